@@ -1,0 +1,363 @@
+"""Every error that takeback raises, grouped by what whoever catches it would do.
+
+Each names what is wrong, where (thread, checkpoint, path) and what to do. `kind` is stable and is
+what programs compare; the text may be reworded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TakebackError(Exception):
+    """Something that takeback was asked to do did not happen; nothing was changed."""
+
+    kind: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        thread: str | None = None,
+        checkpoint: str | int | None = None,
+        path: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.what, self.thread, self.checkpoint, self.path, self.hint = what, thread, checkpoint, path, hint
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        places = [
+            f"thread {self.thread!r}" if self.thread is not None else "",
+            f"checkpoint {self.checkpoint}" if self.checkpoint is not None else "",
+            f"at {self.path or '/'}" if self.path is not None else "",
+        ]
+        where = ", ".join(place for place in places if place)
+        return self.what + (f" ({where})" if where else "") + (f". {self.hint}" if self.hint else "")
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        fields = {
+            "kind": self.kind,
+            "message": self.what,
+            "thread": self.thread,
+            "checkpoint": self.checkpoint,
+            "path": self.path,
+            "hint": self.hint,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+# --- the request is wrong: change it -----------------------------------------------------------------
+
+
+class BadRequest(TakebackError):
+    """What was asked cannot be done as asked; change the request."""
+
+    kind = "bad_request"
+    exit_code = 2
+
+
+class Unstorable(BadRequest):
+    """A value that cannot be stored exactly; `path` says where it is."""
+
+    kind = "unstorable"
+
+
+class TooDeep(Unstorable):
+    """A value nested deeper than the format allows."""
+
+    kind = "too_deep"
+
+
+class TooLarge(Unstorable):
+    """A key, item, state or metadata above the format's limit."""
+
+    kind = "too_large"
+
+
+class ReadOnlyState(BadRequest, TypeError):
+    """A state that was read is read-only; open a step, or commit a changed copy."""
+
+    kind = "read_only_state"
+
+
+class BadReference(BadRequest):
+    """Text that is no reference to a checkpoint."""
+
+    kind = "bad_reference"
+
+
+class AmbiguousReference(BadReference):
+    """A prefix that more than one checkpoint has."""
+
+    kind = "ambiguous_reference"
+
+
+class BadPath(BadRequest):
+    """A path that is no JSON Pointer, or that the value does not have."""
+
+    kind = "bad_path"
+
+
+class BadPatch(BadRequest):
+    """A patch that cannot be applied to this state."""
+
+    kind = "bad_patch"
+
+
+class BadName(BadRequest):
+    """A thread name, label or tenant that cannot be used."""
+
+    kind = "bad_name"
+
+
+class BadState(BadRequest):
+    """A stored state that does not fit the model it is read with."""
+
+    kind = "bad_state"
+
+
+class WrongThread(BadRequest):
+    """A checkpoint, bookmark or plan of another thread."""
+
+    kind = "wrong_thread"
+
+
+class WrongOwner(BadRequest):
+    """The thread exists and belongs to another agent or user."""
+
+    kind = "wrong_owner"
+
+
+class StepOpen(BadRequest):
+    """The thread has an open step here; what changes it goes through the step."""
+
+    kind = "step_open"
+
+
+class NoStep(BadRequest):
+    """There is no open step to act on."""
+
+    kind = "no_step"
+
+
+class MissingExtra(BadRequest):
+    """A feature whose optional dependency is not installed."""
+
+    kind = "missing_extra"
+
+
+# --- it is not there ----------------------------------------------------------------------------------
+
+
+class NotFound(TakebackError):
+    """What was named does not exist."""
+
+    kind = "not_found"
+    exit_code = 3
+
+
+class UnknownThread(NotFound):
+    """No thread has this name."""
+
+    kind = "unknown_thread"
+
+
+class UnknownCheckpoint(NotFound):
+    """The thread has no such checkpoint."""
+
+    kind = "unknown_checkpoint"
+
+
+class UnknownLabel(NotFound):
+    """The thread has no such label."""
+
+    kind = "unknown_label"
+
+
+class Removed(NotFound):
+    """It was there and has been removed on purpose."""
+
+    kind = "removed"
+
+
+class ThreadDeleted(Removed):
+    """The thread was deleted; a late writer cannot bring it back."""
+
+    kind = "thread_deleted"
+
+
+# --- something moved, or somebody must decide ---------------------------------------------------------
+
+
+class Moved(TakebackError):
+    """Somebody else was faster: read again, then decide."""
+
+    kind = "moved"
+    exit_code = 4
+
+
+class Conflict(Moved):
+    """The head is not the one that this write was made for."""
+
+    kind = "conflict"
+
+    def __init__(self, what: str, *, expected: str | None = None, actual: str | None = None, **where: Any) -> None:
+        self.expected, self.actual = expected, actual
+        super().__init__(what, **where)
+
+
+class ThreadExists(Moved):
+    """A thread of this name exists already."""
+
+    kind = "thread_exists"
+
+
+class MergeConflict(Moved):
+    """Two changes that cannot both hold; `conflicts` lists them by path."""
+
+    kind = "merge_conflict"
+
+    def __init__(self, what: str, *, conflicts: Sequence[Any] = (), **where: Any) -> None:
+        self.conflicts = list(conflicts)
+        super().__init__(what, **where)
+
+    def as_dict(self) -> dict[str, Any]:
+        return super().as_dict() | {"conflicts": [conflict.as_dict() for conflict in self.conflicts]}
+
+
+class PlanStale(Moved):
+    """What the plan looked at has changed since; make a new plan."""
+
+    kind = "plan_stale"
+
+
+class PlanRequired(Moved):
+    """More than state would change: look at `plan`, then apply it."""
+
+    kind = "plan_required"
+
+    def __init__(self, what: str, *, plan: Any = None, **where: Any) -> None:
+        self.plan = plan
+        super().__init__(what, **where)
+
+
+class NothingToUndo(Moved):
+    """No operation is left to take back."""
+
+    kind = "nothing_to_undo"
+
+
+class NothingToRedo(Moved):
+    """No undo is left to take back."""
+
+    kind = "nothing_to_redo"
+
+
+# --- the store, its file or its machine ---------------------------------------------------------------
+
+
+class StoreError(TakebackError):
+    """The store cannot serve this now; the message says why."""
+
+    kind = "store_error"
+    exit_code = 5
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be opened or created."""
+
+    kind = "store_unavailable"
+
+
+class StoreClosed(StoreError):
+    """The handle was closed."""
+
+    kind = "store_closed"
+
+
+class NotAStore(StoreError):
+    """A file that takeback did not write."""
+
+    kind = "not_a_store"
+
+
+class NewerStore(StoreError):
+    """A store that a newer takeback has written."""
+
+    kind = "newer_store"
+
+
+class ReadOnlyStore(StoreError):
+    """The store can be read and not written."""
+
+    kind = "read_only_store"
+
+
+class StoreFull(StoreError):
+    """No space is left where the store lies."""
+
+    kind = "store_full"
+
+
+class StoreBusy(StoreError):
+    """Another process holds the store for too long."""
+
+    kind = "store_busy"
+
+
+class ForkedProcess(StoreError):
+    """A handle that was opened before this process was forked."""
+
+    kind = "forked_process"
+
+
+class NetworkFilesystem(StoreError):
+    """The store would lie on a network file system, whose locks cannot be trusted."""
+
+    kind = "network_filesystem"
+
+
+class UnknownOutcome(StoreError):
+    """A write whose outcome could not be found out."""
+
+    kind = "unknown_outcome"
+
+
+# --- what is stored is not what was written -----------------------------------------------------------
+
+
+class IntegrityError(TakebackError):
+    """Stored bytes are not those that were written."""
+
+    kind = "integrity"
+    exit_code = 6
+
+
+class StoreCorrupt(IntegrityError):
+    """The store's file is damaged."""
+
+    kind = "store_corrupt"
+
+
+class CorruptObject(IntegrityError):
+    """A stored object or record does not have the digest it is stored under."""
+
+    kind = "corrupt_object"
+
+
+class BadSeal(IntegrityError):
+    """A seal that is no seal, is of another thread, or whose signature is wrong."""
+
+    kind = "bad_seal"
+
+
+class BadExport(IntegrityError):
+    """An exported file that is damaged, cut short or forged."""
+
+    kind = "bad_export"

@@ -1,0 +1,1 @@
+"""Values, ids, records and the only places where hashed bytes are made."""
