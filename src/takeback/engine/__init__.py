@@ -1,0 +1,1 @@
+"""What happens to states: commits, rollbacks, forks, merges, differences, history."""
