@@ -65,8 +65,8 @@ def _merge_dicts(base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, A
     merged: dict[str, Any] = {}
     clashes: list[MergeClash] = []
     for key in sorted(base.keys() | ours.keys() | theirs.keys()):
-        sides = (side.get(key, MISSING) for side in (base, ours, theirs))
-        value, found = merge_values(*sides, at=(*at, key))
+        was, left, right = (side.get(key, MISSING) for side in (base, ours, theirs))
+        value, found = merge_values(was, left, right, (*at, key))
         clashes += found
         if value is not MISSING:
             merged[key] = value

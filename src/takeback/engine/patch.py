@@ -6,7 +6,7 @@ Nothing here changes what it is given. A result shares with its inputs the parts
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ from takeback.model.canonical import equal
 from takeback.model.paths import Part, Path, index, parse, pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class Delete(enum.Enum):
@@ -111,7 +111,7 @@ def merge_patch(value: Any, patch: Any) -> Any:
 
 def json_patch(value: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     """RFC 6902: all operations hold, in order, or `BadPatch` says which did not and nothing is changed."""
-    if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
+    if not isinstance(operations, (list, tuple)):
         raise BadPatch(f"a JSON Patch is a list of operations, not {type(operations).__name__}")
     draft = Draft(value)
     for number, operation in enumerate(operations):

@@ -81,6 +81,11 @@ def equal(a: Any, b: Any) -> bool:
     return a is b or pack(a) == pack(b)
 
 
+def micros(value: datetime) -> int:
+    """An aware datetime as microseconds since 1970."""
+    return (value - _EPOCH) // _MICROSECOND
+
+
 def take_apart(value: Any) -> Any:
     """A model object as the plain value that it stands for; plain values come back as they are."""
     if type(value) in _PLAIN or isinstance(value, datetime):
@@ -143,8 +148,7 @@ def _time_bytes(value: datetime) -> bytes:
     seconds, rest = divmod(offset, timedelta(seconds=1))
     if rest:
         raise TypeError("offset below a second")
-    micros = (value - _EPOCH) // _MICROSECOND
-    return micros.to_bytes(8, "big", signed=True) + seconds.to_bytes(4, "big", signed=True)
+    return micros(value).to_bytes(8, "big", signed=True) + seconds.to_bytes(4, "big", signed=True)
 
 
 def _extension(tag: int, data: bytes) -> Any:

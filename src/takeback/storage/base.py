@@ -1,0 +1,199 @@
+"""The storage protocol: what a backend promises, and the rows, guards and answers that it speaks.
+
+Writes are batches: one `apply` is one transaction. A row carries the guard that it needs (the head it
+was made for, that a name is free), so a refusal is an answer, not an exception, and nothing of a
+refused batch stays.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import msgspec
+
+from takeback.model.ids import ThreadUid
+from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
+
+
+class NewThread(msgspec.Struct, frozen=True):
+    """A thread comes into being, with its first checkpoint. Guard: no living thread has its name or uid."""
+
+    name: str
+    uid: ThreadUid
+    agent: str | None
+    user: str | None
+    meta: bytes
+    created_us: int
+    first: Checkpoint
+    origin: Pointer | None = None
+
+
+class NewCheckpoint(msgspec.Struct, frozen=True):
+    """A checkpoint joins its thread and is its head. Guard: the thread lives and its head is the row before,
+    by digest."""
+
+    checkpoint: Checkpoint
+
+
+class History(msgspec.Struct, frozen=True):
+    """The checkpoints after the first, of a thread that the same batch brings in: an import."""
+
+    checkpoints: list[Checkpoint]
+
+
+class PutLabel(msgspec.Struct, frozen=True):
+    """A label names a version, in place of what it named before. Guard: the thread lives."""
+
+    uid: ThreadUid
+    label: str
+    version: int
+
+
+class DropLabel(msgspec.Struct, frozen=True):
+    """A label names nothing any more. Guard: the thread lives."""
+
+    uid: ThreadUid
+    label: str
+
+
+class Tombstone(msgspec.Struct, frozen=True):
+    """A thread's checkpoints and labels go; its row stays, so that no late writer brings it back. Guard: it
+    lives."""
+
+    uid: ThreadUid
+    deleted_us: int
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """An entry of the audit log."""
+
+    entry: AuditEntry
+
+
+Row: TypeAlias = "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Audit"
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """What one transaction writes: objects first, then rows in this order."""
+
+    tenant: str
+    rows: list[Row]
+    objects: dict[bytes, bytes] = {}  # noqa: RUF012 (msgspec copies defaults); digest → payload
+
+
+class HeadMoved(msgspec.Struct, frozen=True):
+    """Refused: the head is another."""
+
+    head: int
+    head_digest: bytes
+
+
+class NameTaken(msgspec.Struct, frozen=True):
+    """Refused: a living thread has this name, or this uid."""
+
+    name: str
+
+
+class ThreadGone(msgspec.Struct, frozen=True):
+    """Refused: the thread was deleted, or never was."""
+
+    deleted_us: int | None
+
+
+Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone"
+
+
+class ThreadQuery(msgspec.Struct, frozen=True):
+    """Which threads to list: newest first, from `after` (a thread's `key`) on."""
+
+    agent: str | None = None
+    user: str | None = None
+    meta: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+    created_after_us: int | None = None
+    created_before_us: int | None = None
+    limit: int | None = None
+    after: int | None = None
+
+
+class StoreInfo(msgspec.Struct, frozen=True):
+    """What a store says of itself."""
+
+    kind: str
+    location: str
+    uid: str
+    schema: int
+    read_only: bool
+    durability: str
+    details: dict[str, Any]
+
+
+@runtime_checkable
+class Storage(Protocol):
+    """A backend. Every method may raise a `StoreError`; none changes anything when it does, but `apply`, whose
+    outcome may then be unknown (`UnknownOutcome`)."""
+
+    def apply(self, batch: Batch) -> Refusal | None:
+        """Write the whole batch in one transaction, or nothing: None, or why not. When it returns None, the
+        batch survives `kill -9` and, with durability `full`, a power cut. Objects that are there already are
+        kept as they are. A checkpoint that is there already, with the same digest, as its thread's head, counts
+        as written."""
+        ...
+
+    def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
+        """The payloads of those objects that the tenant has; what is absent is left out. Each payload has the
+        digest it is asked for, or `CorruptObject`."""
+        ...
+
+    def thread(self, tenant: str, name: str) -> tuple[ThreadInfo, Checkpoint] | None:
+        """The living thread of this name with its head, both of one moment."""
+        ...
+
+    def thread_by_uid(self, tenant: str, uid: bytes) -> ThreadInfo | None:
+        """The thread of this uid, also when it was deleted."""
+        ...
+
+    def threads(self, tenant: str, query: ThreadQuery) -> list[ThreadInfo]:
+        """Living threads, newest first."""
+        ...
+
+    def checkpoint(self, tenant: str, uid: bytes, version: int) -> Checkpoint | None:
+        """One checkpoint as it was written; None when there is none."""
+        ...
+
+    def checkpoints(
+        self, tenant: str, uid: bytes, low: int, high: int, *, newest_first: bool = False, limit: int | None = None
+    ) -> list[Checkpoint]:
+        """The checkpoints with low ≤ version ≤ high, in order. The typed columns must say what the record says:
+        a row that does not is `CorruptObject`."""
+        ...
+
+    def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
+        """The labels of a thread."""
+        ...
+
+    def audit(
+        self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
+    ) -> list[AuditEntry]:
+        """Entries of the audit log in the order in which they were written, after this `key`."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Reads of this thread of execution inside see one moment. Keep it short."""
+        ...
+
+    def tenants(self) -> list[str]:
+        """The tenants that have written anything."""
+        ...
+
+    def info(self) -> StoreInfo:
+        """What the store is and where; cheap enough for every `doctor`."""
+        ...
+
+    def damage(self) -> list[str]:
+        """What the engine underneath finds wrong with its own file; empty when it is sound."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; a second call does nothing, any other call raises `StoreClosed`."""
+        ...

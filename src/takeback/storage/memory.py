@@ -1,0 +1,269 @@
+"""The memory backend: the same promises for as long as the process lives. Same order as the SQLite one."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from takeback.errors import StoreClosed
+from takeback.model import canonical
+from takeback.model.ids import shown, thread_uid
+from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
+from takeback.storage.base import (
+    Audit,
+    Batch,
+    DropLabel,
+    HeadMoved,
+    History,
+    NameTaken,
+    NewCheckpoint,
+    NewThread,
+    PutLabel,
+    Refusal,
+    StoreInfo,
+    ThreadGone,
+    ThreadQuery,
+    Tombstone,
+)
+
+
+class _Tenant:
+    """All that one tenant has. `undo` takes back what a refused batch has written so far."""
+
+    def __init__(self) -> None:
+        self.objects: dict[bytes, bytes] = {}
+        self.threads: dict[bytes, ThreadInfo] = {}
+        self.names: dict[str, bytes] = {}
+        self.checkpoints: dict[bytes, list[Checkpoint]] = {}
+        self.labels: dict[bytes, dict[str, int]] = {}
+        self.audit: list[AuditEntry] = []
+        self.undo: list[Callable[[], Any]] = []
+
+
+class MemoryStorage:
+    """See `Storage` for what is promised, and: nothing outlives the process."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, _Tenant] = {}
+        self._lock = threading.RLock()
+        self._closed = False
+        self._uid = shown(thread_uid())
+
+    # --- writing
+
+    def apply(self, batch: Batch) -> Refusal | None:
+        with self._lock:
+            self._alive()
+            tenant = self._tenants.setdefault(batch.tenant, _Tenant())
+            tenant.undo = []
+            refusal = self._write(tenant, batch)
+            if refusal is not None:
+                for step in reversed(tenant.undo):
+                    step()
+            return refusal
+
+    def _write(self, tenant: _Tenant, batch: Batch) -> Refusal | None:
+        for digest, payload in batch.objects.items():
+            if digest not in tenant.objects:
+                tenant.objects[digest] = payload
+                tenant.undo.append(lambda digest=digest: tenant.objects.pop(digest))
+        for row in batch.rows:
+            refusal = _WRITERS[type(row)](self, tenant, row)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _new_thread(self, tenant: _Tenant, row: NewThread) -> Refusal | None:
+        if row.name in tenant.names or row.uid in tenant.threads:
+            return NameTaken(row.name)
+        tenant.threads[row.uid] = ThreadInfo(
+            name=row.name, uid=row.uid, agent=row.agent, user=row.user, meta=canonical.decode(row.meta),
+            created_us=row.created_us, head=row.first.version, head_digest=row.first.digest,
+            updated_us=row.first.time_us, origin=row.origin, key=len(tenant.threads) + 1,
+        )  # fmt: skip
+        tenant.names[row.name] = row.uid
+        tenant.checkpoints[row.uid] = [row.first]
+        tenant.labels[row.uid] = {}
+        tenant.undo.append(lambda: (tenant.threads.pop(row.uid), tenant.names.pop(row.name)))
+        return None
+
+    def _new_checkpoint(self, tenant: _Tenant, row: NewCheckpoint) -> Refusal | None:
+        c = row.checkpoint
+        info = tenant.threads.get(c.uid)
+        if info is None or info.deleted_us is not None:
+            return ThreadGone(info.deleted_us if info else None)
+        if (info.head, info.head_digest) == (c.version, c.digest):
+            return None  # this very commit, asked for again
+        if (info.head, info.head_digest) != (c.version - 1, c.previous):
+            return HeadMoved(info.head, info.head_digest)
+        moved = msgspec.structs.replace(info, head=c.version, head_digest=c.digest, updated_us=c.time_us)
+        tenant.threads[c.uid] = moved
+        tenant.checkpoints[c.uid].append(c)
+        tenant.undo.append(
+            lambda: (tenant.threads.__setitem__(c.uid, info), tenant.checkpoints[c.uid].pop())
+        )
+        return None
+
+    def _history(self, tenant: _Tenant, row: History) -> Refusal | None:
+        for checkpoint in row.checkpoints:
+            refusal = self._new_checkpoint(tenant, NewCheckpoint(checkpoint))
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _gone(self, tenant: _Tenant, uid: bytes) -> ThreadGone | None:
+        info = tenant.threads.get(uid)
+        if info is None or info.deleted_us is not None:
+            return ThreadGone(info.deleted_us if info else None)
+        return None
+
+    def _put_label(self, tenant: _Tenant, row: PutLabel) -> Refusal | None:
+        gone = self._gone(tenant, row.uid)
+        if gone is None:
+            self._set_labels(tenant, row.uid, tenant.labels[row.uid] | {row.label: row.version})
+        return gone
+
+    def _drop_label(self, tenant: _Tenant, row: DropLabel) -> Refusal | None:
+        gone = self._gone(tenant, row.uid)
+        if gone is None:
+            left = {name: version for name, version in tenant.labels[row.uid].items() if name != row.label}
+            self._set_labels(tenant, row.uid, left)
+        return gone
+
+    def _set_labels(self, tenant: _Tenant, uid: bytes, labels: dict[str, int]) -> None:
+        before = tenant.labels[uid]
+        tenant.labels[uid] = labels
+        tenant.undo.append(lambda: tenant.labels.__setitem__(uid, before))
+
+    def _bury(self, tenant: _Tenant, row: Tombstone) -> Refusal | None:
+        gone = self._gone(tenant, row.uid)
+        if gone is not None:
+            return gone
+        info, held = tenant.threads[row.uid], tenant.checkpoints[row.uid]
+        tenant.threads[row.uid] = msgspec.structs.replace(info, deleted_us=row.deleted_us)
+        tenant.checkpoints[row.uid] = []
+        del tenant.names[info.name]
+        self._set_labels(tenant, row.uid, {})
+        tenant.undo.append(
+            lambda: (
+                tenant.threads.__setitem__(row.uid, info),
+                tenant.checkpoints.__setitem__(row.uid, held),
+                tenant.names.__setitem__(info.name, row.uid),
+            )
+        )
+        return None
+
+    def _audit(self, tenant: _Tenant, row: Audit) -> Refusal | None:
+        # Through the encoding and back, as a store does: what the caller changes later must not show.
+        detail = canonical.decode(canonical.encode(row.entry.detail))
+        tenant.audit.append(msgspec.structs.replace(row.entry, detail=detail, key=len(tenant.audit) + 1))
+        tenant.undo.append(tenant.audit.pop)
+        return None
+
+    # --- reading
+
+    def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
+        with self._lock:
+            held = self._of(tenant).objects
+            return {digest: held[digest] for digest in digests if digest in held}
+
+    def thread(self, tenant: str, name: str) -> tuple[ThreadInfo, Checkpoint] | None:
+        with self._lock:
+            of = self._of(tenant)
+            uid = of.names.get(name)
+            return None if uid is None else (of.threads[uid], of.checkpoints[uid][-1])
+
+    def thread_by_uid(self, tenant: str, uid: bytes) -> ThreadInfo | None:
+        with self._lock:
+            return self._of(tenant).threads.get(uid)
+
+    def threads(self, tenant: str, query: ThreadQuery) -> list[ThreadInfo]:
+        with self._lock:
+            newest_first = reversed(self._of(tenant).threads.values())
+            return [info for info in newest_first if _matches(info, query)][: query.limit]
+
+    def checkpoint(self, tenant: str, uid: bytes, version: int) -> Checkpoint | None:
+        with self._lock:
+            held = self._of(tenant).checkpoints.get(uid, [])
+            return held[version] if 0 <= version < len(held) else None
+
+    def checkpoints(
+        self, tenant: str, uid: bytes, low: int, high: int, *, newest_first: bool = False, limit: int | None = None
+    ) -> list[Checkpoint]:
+        with self._lock:
+            run = self._of(tenant).checkpoints.get(uid, [])[max(low, 0) : max(high + 1, 0)]
+            return (run[::-1] if newest_first else run)[:limit]
+
+    def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
+        with self._lock:
+            return dict(sorted(self._of(tenant).labels.get(uid, {}).items()))
+
+    def audit(
+        self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
+    ) -> list[AuditEntry]:
+        with self._lock:
+            entries = self._of(tenant).audit
+            return [e for e in entries if e.key > after and (uid is None or e.uid == uid)][:limit]
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self._lock:
+            self._alive()
+            yield
+
+    def tenants(self) -> list[str]:
+        with self._lock:
+            self._alive()
+            return list(self._tenants)
+
+    def info(self) -> StoreInfo:
+        with self._lock:
+            self._alive()
+            details = {
+                "threads": sum(len(of.names) for of in self._tenants.values()),
+                "checkpoints": sum(len(run) for of in self._tenants.values() for run in of.checkpoints.values()),
+                "objects": sum(len(of.objects) for of in self._tenants.values()),
+            }
+            return StoreInfo("memory", ":memory:", self._uid, 1, False, "none", details)
+
+    def damage(self) -> list[str]:
+        self._alive()
+        return []
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise StoreClosed("this store in memory was closed, and is gone")
+
+    def _of(self, tenant: str) -> _Tenant:
+        self._alive()
+        return self._tenants.get(tenant) or _Tenant()
+
+
+_WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = {
+    NewThread: MemoryStorage._new_thread,
+    NewCheckpoint: MemoryStorage._new_checkpoint,
+    History: MemoryStorage._history,
+    PutLabel: MemoryStorage._put_label,
+    DropLabel: MemoryStorage._drop_label,
+    Tombstone: MemoryStorage._bury,
+    Audit: MemoryStorage._audit,
+}
+
+
+def _matches(info: ThreadInfo, query: ThreadQuery) -> bool:
+    return (
+        info.deleted_us is None
+        and query.agent in (None, info.agent)
+        and query.user in (None, info.user)
+        and (query.created_after_us is None or info.created_us >= query.created_after_us)
+        and (query.created_before_us is None or info.created_us <= query.created_before_us)
+        and (query.after is None or info.key < query.after)
+        and query.meta.items() <= info.meta.items()
+    )

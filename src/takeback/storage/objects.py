@@ -1,0 +1,98 @@
+"""How objects are stored: compressed where it pays, checked against their digest when they are read."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from takeback.errors import CorruptObject
+from takeback.model.ids import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import zstandard
+
+RAW, ZSTD = 0, 1
+_SMALL = 96  # below this a frame's header eats what compression saves
+_LEVEL = 1
+
+
+class _PerThread(threading.local):
+    """One compressor and decompressor per thread: one shared between threads crashes the process."""
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self.packer: zstandard.ZstdCompressor = zstandard.ZstdCompressor(
+            level=_LEVEL, write_checksum=False, write_content_size=True
+        )
+        self.unpacker: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
+
+
+_local: _PerThread | None = None
+
+
+def pack(payload: bytes) -> tuple[int, bytes]:
+    """(codec, stored bytes): compressed only where that is shorter."""
+    if len(payload) >= _SMALL:
+        packed = _tools().packer.compress(payload)
+        if len(packed) < len(payload):
+            return ZSTD, packed
+    return RAW, payload
+
+
+def unpack(digest: bytes, codec: int, size: int, data: bytes) -> bytes:
+    """The payload; refuses bytes that do not have the digest they are stored under."""
+    payload = data
+    if codec == ZSTD:
+        import zstandard
+
+        try:
+            payload = _tools().unpacker.decompress(data, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise CorruptObject(f"object {shown(digest)} cannot be unpacked: {error}") from None
+    if len(payload) != size or blake3(payload).digest() != digest:
+        raise CorruptObject(f"object {shown(digest)} does not hold what it is stored under")
+    return payload
+
+
+def index_key(digest: bytes) -> int:
+    """Eight bytes of a digest as a signed integer: a small index; the full digest is compared on every hit."""
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+class ObjectCache:
+    """The payloads read or written last, up to a number of bytes; shared by the threads of a handle."""
+
+    def __init__(self, limit: int = 64 << 20) -> None:
+        self._limit, self._held = limit, 0
+        self._items: OrderedDict[bytes, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, digest: bytes) -> bytes | None:
+        with self._lock:
+            payload = self._items.get(digest)
+            if payload is not None:
+                self._items.move_to_end(digest)
+            return payload
+
+    def put(self, items: Iterable[tuple[bytes, bytes]]) -> None:
+        with self._lock:
+            for digest, payload in items:
+                if digest not in self._items:
+                    self._items[digest] = payload
+                    self._held += len(payload)
+            while self._held > self._limit:
+                _, dropped = self._items.popitem(last=False)
+                self._held -= len(dropped)
+
+
+def _tools() -> _PerThread:
+    global _local  # noqa: PLW0603 (made when first needed: zstandard is slow to import)
+    if _local is None:
+        _local = _PerThread()
+    return _local

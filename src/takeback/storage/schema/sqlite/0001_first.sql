@@ -1,0 +1,87 @@
+-- The first schema. Tenant or thread comes first in every key; integers stand for both.
+
+CREATE TABLE store (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tenants (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- One row a thread. What changes with every commit (the head) is in no index.
+CREATE TABLE threads (
+    id INTEGER PRIMARY KEY,
+    tenant INTEGER NOT NULL REFERENCES tenants (id),
+    name TEXT NOT NULL,
+    uid BLOB NOT NULL,
+    agent TEXT,
+    user TEXT,
+    meta BLOB NOT NULL,
+    created INTEGER NOT NULL,
+    head INTEGER NOT NULL,
+    head_digest BLOB NOT NULL,
+    updated INTEGER NOT NULL,
+    origin_uid BLOB,
+    origin_version INTEGER,
+    origin_digest BLOB,
+    deleted INTEGER
+) STRICT;
+CREATE UNIQUE INDEX threads_living ON threads (tenant, name) WHERE deleted IS NULL;
+CREATE UNIQUE INDEX threads_uid ON threads (tenant, uid);
+
+-- Clustered by thread and version. `record` is what the digest covers; the columns before it repeat
+-- what queries need and are compared with it when a row is read.
+CREATE TABLE checkpoints (
+    thread INTEGER NOT NULL REFERENCES threads (id),
+    version INTEGER NOT NULL,
+    namespace TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    line INTEGER NOT NULL,
+    origin_version INTEGER,
+    merged_version INTEGER,
+    undoes INTEGER,
+    time INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    mac BLOB,
+    record BLOB NOT NULL,
+    PRIMARY KEY (thread, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER checkpoints_never_change BEFORE UPDATE ON checkpoints BEGIN
+    SELECT RAISE(ABORT, 'a checkpoint never changes once it is written');
+END;
+
+-- Content-addressed. `hash` is eight bytes of the digest; `scope` is the tenant, later also whose key
+-- encrypts it; `epoch` is when it was last given a new reference.
+CREATE TABLE objects (
+    id INTEGER PRIMARY KEY,
+    hash INTEGER NOT NULL,
+    scope INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    codec INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    data BLOB NOT NULL
+) STRICT;
+CREATE INDEX objects_hash ON objects (hash);
+
+CREATE TABLE labels (
+    thread INTEGER NOT NULL REFERENCES threads (id),
+    name TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (thread, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY,
+    tenant INTEGER NOT NULL REFERENCES tenants (id),
+    uid BLOB,
+    thread TEXT,
+    time INTEGER NOT NULL,
+    action TEXT NOT NULL,
+    actor TEXT,
+    detail BLOB NOT NULL
+) STRICT;
+CREATE INDEX audit_thread ON audit (tenant, uid, id);

@@ -1,0 +1,472 @@
+"""The SQLite backend: many processes on one file, one writing connection and one reader per thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import apsw
+
+from takeback.errors import CorruptObject, ForkedProcess, ReadOnlyStore, StoreClosed, StoreError
+from takeback.model import canonical
+from takeback.model.ids import shown, thread_uid
+from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
+from takeback.storage import objects as codec
+from takeback.storage.base import (
+    Audit,
+    Batch,
+    DropLabel,
+    HeadMoved,
+    History,
+    NameTaken,
+    NewCheckpoint,
+    NewThread,
+    PutLabel,
+    Refusal,
+    StoreInfo,
+    ThreadGone,
+    ThreadQuery,
+    Tombstone,
+)
+from takeback.storage.migrate import queries, schema_version
+from takeback.storage.sqlite_file import SqliteFile, WalMover, meaning, translated
+from takeback.storage.sqlite_rows import audit_entry, checkpoint_values, read_checkpoint, thread_info, thread_values
+
+_ALL = -1  # SQLite's LIMIT for no limit
+_MANY = 8  # from so many objects on, it pays to look which are there before compressing
+
+
+class SqliteStorage:
+    """See `Storage` for what is promised; `point` is called at every labelled place of a write."""
+
+    def __init__(self, path: str, *, create: bool = True, durability: str = "full", vfs: str | None = None) -> None:
+        self._pid = os.getpid()
+        self._closed = False
+        self._sql = queries("sqlite")
+        self.point: Callable[[str], None] | None = None
+        self._file = SqliteFile(path, create=create, durability=durability, vfs=vfs)
+        self._file.prepare()
+        self._mover = WalMover(self._file)
+        self._lock = threading.RLock()
+        self._write_connection: apsw.Connection | None = None
+        self._local = _Reader()
+        self._readers: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._tenants: dict[str, int] = {}
+        self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
+        self._uid = self._store_uid()
+
+    # --- writing
+
+    def apply(self, batch: Batch) -> Refusal | None:
+        self._alive()
+        if self._file.read_only:
+            raise ReadOnlyStore(f"{self._file.path} can be read and not written")
+        packed = self._packed(batch)
+        with self._lock:
+            try:
+                return self._transaction(batch, packed)
+            except apsw.IOError as error:
+                return self._settle(batch, error)
+            except apsw.Error as error:
+                raise meaning(error, self._file.path) from error
+
+    def _transaction(self, batch: Batch, packed: dict[bytes, tuple[int, bytes]]) -> Refusal | None:
+        connection = self._writer()
+        self._at("begin")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            refusal = self._write(connection, batch, packed)
+            if refusal is None:
+                self._at("commit")
+                connection.execute("COMMIT")
+                self._at("committed")
+            return refusal
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _write(
+        self, connection: apsw.Connection, batch: Batch, packed: dict[bytes, tuple[int, bytes]]
+    ) -> Refusal | None:
+        """Objects before references, references before the head."""
+        tenant = self._tenant(connection, batch.tenant, make=True)
+        for digest, payload in batch.objects.items():
+            self._at("object")
+            self._write_object(connection, tenant, digest, payload, packed)
+        for row in batch.rows:
+            self._at(type(row).__name__)
+            refusal = _WRITERS[type(row)](self, connection, tenant, row)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _write_object(
+        self,
+        connection: apsw.Connection,
+        tenant: int,
+        digest: bytes,
+        payload: bytes,
+        packed: dict[bytes, tuple[int, bytes]],
+    ) -> None:
+        key = codec.index_key(digest)
+        found = connection.execute(self._sql["find_object"], (key, tenant, digest)).fetchone()
+        if found is not None:
+            epoch = self._epoch
+            if found[1] < epoch:
+                connection.execute(self._sql["touch_object"], (epoch, found[0], epoch))
+            return
+        kind, data = packed.get(digest) or codec.pack(payload)
+        row = (key, tenant, self._epoch, digest, kind, len(payload), data)
+        connection.execute(self._sql["new_object"], row)
+
+    def _new_thread(self, connection: apsw.Connection, tenant: int, row: NewThread) -> Refusal | None:
+        made = connection.execute(self._sql["new_thread"], thread_values(tenant, row)).fetchone()
+        if made is None:
+            return NameTaken(row.name)
+        connection.execute(self._sql["new_checkpoint"], checkpoint_values(made[0], row.first))
+        return None
+
+    def _new_checkpoint(self, connection: apsw.Connection, tenant: int, row: NewCheckpoint) -> Refusal | None:
+        checkpoint = row.checkpoint
+        thread = self._thread_id(connection, tenant, checkpoint.uid)
+        if thread is None:
+            return ThreadGone(None)
+        moved = (checkpoint.version, checkpoint.digest, checkpoint.time_us)
+        guard = (thread, checkpoint.version - 1, checkpoint.previous)
+        connection.execute(self._sql["move_head"], moved + guard)
+        if connection.changes() == 0:
+            return self._refused(connection, thread, checkpoint)
+        self._at("head")
+        connection.execute(self._sql["new_checkpoint"], checkpoint_values(thread, checkpoint))
+        return None
+
+    def _refused(self, connection: apsw.Connection, thread: int, checkpoint: Checkpoint) -> Refusal | None:
+        head, digest, deleted = connection.execute(self._sql["head"], (thread,)).fetchone()
+        if deleted is not None:
+            return ThreadGone(deleted)
+        if (head, digest) == (checkpoint.version, checkpoint.digest):
+            return None  # this very commit, asked for again
+        return HeadMoved(head, digest)
+
+    def _history(self, connection: apsw.Connection, tenant: int, row: History) -> Refusal | None:
+        for checkpoint in row.checkpoints:
+            refusal = self._new_checkpoint(connection, tenant, NewCheckpoint(checkpoint))
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _living(self, connection: apsw.Connection, tenant: int, uid: bytes) -> int | ThreadGone:
+        thread = self._thread_id(connection, tenant, uid)
+        if thread is None:
+            return ThreadGone(None)
+        deleted = connection.execute(self._sql["head"], (thread,)).fetchone()[2]
+        return thread if deleted is None else ThreadGone(deleted)
+
+    def _put_label(self, connection: apsw.Connection, tenant: int, row: PutLabel) -> Refusal | None:
+        thread = self._living(connection, tenant, row.uid)
+        if isinstance(thread, ThreadGone):
+            return thread
+        connection.execute(self._sql["put_label"], (thread, row.label, row.version))
+        return None
+
+    def _drop_label(self, connection: apsw.Connection, tenant: int, row: DropLabel) -> Refusal | None:
+        thread = self._living(connection, tenant, row.uid)
+        if isinstance(thread, ThreadGone):
+            return thread
+        connection.execute(self._sql["drop_label"], (thread, row.label))
+        return None
+
+    def _bury(self, connection: apsw.Connection, tenant: int, row: Tombstone) -> Refusal | None:
+        thread = self._living(connection, tenant, row.uid)
+        if isinstance(thread, ThreadGone):
+            return thread
+        connection.execute(self._sql["bury_thread"], (row.deleted_us, thread))
+        connection.execute(self._sql["drop_checkpoints"], (thread,))
+        connection.execute(self._sql["drop_labels"], (thread,))
+        return None
+
+    def _audit(self, connection: apsw.Connection, tenant: int, row: Audit) -> Refusal | None:
+        e = row.entry
+        values = (tenant, e.uid, e.thread, e.time_us, e.action, e.actor, canonical.encode(e.detail))
+        connection.execute(self._sql["new_audit"], values)
+        return None
+
+    def _packed(self, batch: Batch) -> dict[bytes, tuple[int, bytes]]:
+        """Compress before the transaction begins: what is new, where there is much."""
+        absent = batch.objects
+        if len(absent) >= _MANY:
+            there = self.objects_there(batch.tenant, list(absent))
+            absent = {digest: payload for digest, payload in absent.items() if digest not in there}
+        return {digest: codec.pack(payload) for digest, payload in absent.items()}
+
+    def _settle(self, batch: Batch, error: apsw.Error) -> Refusal | None:
+        """After an I/O error nothing that the connection says can be believed: open the file anew, and look
+        whether what was to be written is there."""
+        self._drop_connections()
+        for row in batch.rows:
+            checkpoint = row.first if isinstance(row, NewThread) else getattr(row, "checkpoint", None)
+            if checkpoint is not None:
+                found = self.checkpoint(batch.tenant, checkpoint.uid, checkpoint.version)
+                if found is not None and found.digest == checkpoint.digest:
+                    return None
+        raise meaning(error, self._file.path) from error
+
+    # --- reading
+
+    def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
+        with self._reading() as connection:
+            scope = self._tenant(connection, tenant)
+            read = self._sql["read_object"]
+            found = {}
+            for digest in digests:
+                row = connection.execute(read, (codec.index_key(digest), scope, digest)).fetchone()
+                if row is not None:
+                    found[digest] = codec.unpack(digest, *row)
+            return found
+
+    def objects_there(self, tenant: str, digests: list[bytes]) -> set[bytes]:
+        """Which of these the tenant has; only a hint, since a collection may run."""
+        with self._reading() as connection:
+            scope = self._tenant(connection, tenant)
+            find = self._sql["find_object"]
+            return {
+                digest
+                for digest in digests
+                if connection.execute(find, (codec.index_key(digest), scope, digest)).fetchone() is not None
+            }
+
+    def thread(self, tenant: str, name: str) -> tuple[ThreadInfo, Checkpoint] | None:
+        with self._reading() as connection:
+            row = connection.execute(
+                self._sql["living_thread"], (self._tenant(connection, tenant), name)
+            ).fetchone()
+            if row is None:
+                return None
+            info = thread_info(row[:14])
+            if row[14] is None:
+                raise CorruptObject("the head's checkpoint is missing", thread=name, checkpoint=info.head)
+            return info, read_checkpoint(name, row[14:])
+
+    def thread_by_uid(self, tenant: str, uid: bytes) -> ThreadInfo | None:
+        with self._reading() as connection:
+            values = (self._tenant(connection, tenant), uid)
+            row = connection.execute(self._sql["thread_by_uid"], values).fetchone()
+            return None if row is None else thread_info(row)
+
+    def threads(self, tenant: str, query: ThreadQuery) -> list[ThreadInfo]:
+        found: list[ThreadInfo] = []
+        after, wanted = query.after, query.limit
+        while wanted is None or len(found) < wanted:
+            page = self._thread_page(tenant, query, after, _ALL if wanted is None or query.meta else wanted - len(found))
+            found += [info for info in page if query.meta.items() <= info.meta.items()]
+            if not page or wanted is None or not query.meta:
+                break
+            after = page[-1].key
+        return found[:wanted]
+
+    def _thread_page(self, tenant: str, query: ThreadQuery, after: int | None, limit: int) -> list[ThreadInfo]:
+        with self._reading() as connection:
+            values = (
+                self._tenant(connection, tenant), query.agent, query.user, query.created_after_us,
+                query.created_before_us, after, limit,
+            )  # fmt: skip
+            return [thread_info(row) for row in connection.execute(self._sql["threads"], values)]
+
+    def checkpoint(self, tenant: str, uid: bytes, version: int) -> Checkpoint | None:
+        with self._reading() as connection:
+            thread = self._known(connection, tenant, uid)
+            if thread is None:
+                return None
+            row = connection.execute(self._sql["checkpoint"], (thread[0], version)).fetchone()
+            return None if row is None else read_checkpoint(thread[1], row)
+
+    def checkpoints(
+        self, tenant: str, uid: bytes, low: int, high: int, *, newest_first: bool = False, limit: int | None = None
+    ) -> list[Checkpoint]:
+        with self._reading() as connection:
+            thread = self._known(connection, tenant, uid)
+            if thread is None:
+                return []
+            sql = self._sql["checkpoints_newest_first" if newest_first else "checkpoints"]
+            values = (thread[0], low, high, _ALL if limit is None else limit)
+            return [read_checkpoint(thread[1], row) for row in connection.execute(sql, values)]
+
+    def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
+        with self._reading() as connection:
+            thread = self._known(connection, tenant, uid)
+            if thread is None:
+                return {}
+            return {str(name): int(version) for name, version in connection.execute(self._sql["labels"], thread[:1])}
+
+    def audit(
+        self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
+    ) -> list[AuditEntry]:
+        with self._reading() as connection:
+            values = (self._tenant(connection, tenant), uid, after, _ALL if limit is None else limit)
+            return [audit_entry(row) for row in connection.execute(self._sql["audit"], values)]
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        with self._reading() as connection:
+            if self._local.depth == 0:
+                connection.execute("BEGIN")
+            self._local.depth += 1
+            try:
+                yield
+            finally:
+                self._local.depth -= 1
+                if self._local.depth == 0 and connection.in_transaction:
+                    connection.execute("COMMIT")
+
+    def tenants(self) -> list[str]:
+        with self._reading() as connection:
+            return [str(row[0]) for row in connection.execute(self._sql["tenants"])]
+
+    def info(self) -> StoreInfo:
+        with self._reading() as connection:
+            threads, checkpoints, held = connection.execute(self._sql["counts"]).fetchone()
+            wal = self._file.path + "-wal"
+            details = {
+                "sqlite": apsw.sqlite_lib_version(),
+                "threads": threads,
+                "checkpoints": checkpoints,
+                "objects": held,
+                "bytes": os.path.getsize(self._file.path) if os.path.exists(self._file.path) else 0,
+                "wal_bytes": os.path.getsize(wal) if os.path.exists(wal) else 0,
+                "journal_mode": connection.pragma("journal_mode"),
+                "synchronous": {0: "off", 1: "normal", 2: "full"}.get(connection.pragma("synchronous"), "?"),
+            }
+            schema = schema_version(connection)
+        read_only, durability = self._file.read_only, self._file.durability
+        return StoreInfo("sqlite", self._file.path, self._uid, schema, read_only, durability, details)
+
+    def damage(self) -> list[str]:
+        with self._reading() as connection:
+            said = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
+        return [] if said == ["ok"] else said
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        if os.getpid() == self._pid:
+            self._mover.close()
+            self._drop_connections()
+        self._closed = True
+
+    # --- connections
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"{self._file.path} was closed", hint="Open it again")
+        if os.getpid() != self._pid:
+            raise ForkedProcess(
+                f"{self._file.path} was opened before this process was forked",
+                hint="Open the store again in each process",
+            )
+
+    def _writer(self) -> apsw.Connection:
+        if self._write_connection is None:
+            self._write_connection = self._file.connect()
+            self._write_connection.set_wal_hook(self._mover.hook)
+        return self._write_connection
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[apsw.Connection]:
+        self._alive()
+        with translated(self._file.path):
+            if self._local.connection is None:
+                self._local.connection = self._file.connect()
+                with self._lock:
+                    self._readers.add(self._local.connection)
+            yield self._local.connection
+
+    def _drop_connections(self) -> None:
+        with self._lock:
+            for connection in [*self._readers, *filter(None, [self._write_connection])]:
+                # Another thread may be inside a read: it keeps its connection, which goes with the thread.
+                with contextlib.suppress(apsw.Error):
+                    connection.close()
+            self._write_connection = None
+            self._readers = weakref.WeakSet()
+            self._local = _Reader()
+
+    def _at(self, label: str) -> None:
+        if self.point is not None:
+            self.point(label)
+
+    # --- surrogates
+
+    @property
+    def _epoch(self) -> int:
+        return 0  # moves with each collection
+
+    def _tenant(self, connection: apsw.Connection, name: str, *, make: bool = False) -> int:
+        known = self._tenants.get(name)
+        if known is not None:
+            return known
+        row = connection.execute(self._sql["tenant_id"], (name,)).fetchone()
+        if row is None and make:
+            # Not remembered: this transaction may yet be taken back.
+            return int(connection.execute(self._sql["new_tenant"], (name,)).fetchone()[0])
+        if row is None:
+            return -1
+        self._tenants[name] = int(row[0])
+        return int(row[0])
+
+    def _known(self, connection: apsw.Connection, tenant: str, uid: bytes) -> tuple[int, str] | None:
+        return self._lookup(connection, self._tenant(connection, tenant), uid)
+
+    def _thread_id(self, connection: apsw.Connection, tenant: int, uid: bytes) -> int | None:
+        found = self._threads.get((tenant, uid))
+        if found is not None:
+            return found[0]
+        row = connection.execute(self._sql["thread_by_uid"], (tenant, uid)).fetchone()
+        return None if row is None else int(row[0])  # not remembered: it may be this transaction's own
+
+    def _lookup(self, connection: apsw.Connection, tenant: int, uid: bytes) -> tuple[int, str] | None:
+        found = self._threads.get((tenant, uid))
+        if found is None:
+            row = connection.execute(self._sql["thread_by_uid"], (tenant, uid)).fetchone()
+            if row is None:
+                return None
+            if len(self._threads) > 10_000:
+                self._threads.clear()
+            found = self._threads[tenant, uid] = (int(row[0]), str(row[1]))
+        return found
+
+    def _store_uid(self) -> str:
+        """Made with the store; seals name it."""
+        with self._reading() as connection:
+            row = connection.execute(self._sql["setting"], ("uid",)).fetchone()
+        if row is not None:
+            return str(row[0])
+        if self._file.read_only:
+            raise StoreError(f"{self._file.path} has no uid and cannot be written")
+        with self._lock, translated(self._file.path):
+            connection = self._writer()
+            insert = self._sql["new_setting"] + " ON CONFLICT DO NOTHING"
+            connection.execute(insert, ("uid", shown(thread_uid())))
+            return str(connection.execute(self._sql["setting"], ("uid",)).fetchone()[0])
+
+
+class _Reader(threading.local):
+    """Each thread's own reading connection, and how deep it is in snapshots."""
+
+    def __init__(self) -> None:
+        self.connection: apsw.Connection | None = None
+        self.depth = 0
+
+
+_WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusal | None]] = {
+    NewThread: SqliteStorage._new_thread,
+    NewCheckpoint: SqliteStorage._new_checkpoint,
+    History: SqliteStorage._history,
+    PutLabel: SqliteStorage._put_label,
+    DropLabel: SqliteStorage._drop_label,
+    Tombstone: SqliteStorage._bury,
+    Audit: SqliteStorage._audit,
+}
