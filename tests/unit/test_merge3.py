@@ -251,6 +251,9 @@ def test_lists_merge_by_item(base, ours, theirs, result):
         ([1, 2, 3], [1, 7, 8, 3], [1, "t", 2, 3]),
         ([1, 2], [1, 7, 8], [1, 2, "t"]),
         ([1, 2, 3, 4], [1, 9, 4], [1, 2, 8, 4]),
+        ([1, 2, 3, 4], [1, 7, 8, 9, 4], [1, 7, 8, 9, 3, 4]),
+        ([1, 2, 3], [1, 7, 8, 3], [1, 7.0, 8, 3]),
+        ([1, 2], [1, 5, 2], [1, 5.0, 2]),
     ],
 )
 def test_list_changes_without_a_single_order_clash(base, ours, theirs):

@@ -1,1 +1,1 @@
-"""What happens to states: commits, rollbacks, forks, merges, differences, history."""
+"""The verbs: commit, rollback, undo, fork, merge, diff, verify. They know the storage protocol, no database."""

@@ -162,10 +162,18 @@ class Storage(Protocol):
         ...
 
     def checkpoints(
-        self, tenant: str, uid: bytes, low: int, high: int, *, newest_first: bool = False, limit: int | None = None
+        self,
+        tenant: str,
+        uid: bytes,
+        low: int,
+        high: int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        merges: bool = False,
     ) -> list[Checkpoint]:
-        """The checkpoints with low ≤ version ≤ high, in order. The typed columns must say what the record says:
-        a row that does not is `CorruptObject`."""
+        """The checkpoints with low ≤ version ≤ high, in order; with `merges`, those alone, without a look at the
+        others. What queries need must be what the record says: a row that differs is `CorruptObject`."""
         ...
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:

@@ -192,10 +192,19 @@ class MemoryStorage:
             return held[version] if 0 <= version < len(held) else None
 
     def checkpoints(
-        self, tenant: str, uid: bytes, low: int, high: int, *, newest_first: bool = False, limit: int | None = None
+        self,
+        tenant: str,
+        uid: bytes,
+        low: int,
+        high: int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        merges: bool = False,
     ) -> list[Checkpoint]:
         with self._lock:
             run = self._of(tenant).checkpoints.get(uid, [])[max(low, 0) : max(high + 1, 0)]
+            run = [c for c in run if c.merged is not None] if merges else run
             return (run[::-1] if newest_first else run)[:limit]
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:

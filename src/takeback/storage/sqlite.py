@@ -285,13 +285,22 @@ class SqliteStorage:
             return None if row is None else read_checkpoint(thread[1], row)
 
     def checkpoints(
-        self, tenant: str, uid: bytes, low: int, high: int, *, newest_first: bool = False, limit: int | None = None
+        self,
+        tenant: str,
+        uid: bytes,
+        low: int,
+        high: int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        merges: bool = False,
     ) -> list[Checkpoint]:
         with self._reading() as connection:
             thread = self._known(connection, tenant, uid)
             if thread is None:
                 return []
-            sql = self._sql["checkpoints_newest_first" if newest_first else "checkpoints"]
+            order = "checkpoints_newest_first" if newest_first else "checkpoints"
+            sql = self._sql["merges" if merges else order]
             values = (thread[0], low, high, _ALL if limit is None else limit)
             return [read_checkpoint(thread[1], row) for row in connection.execute(sql, values)]
 

@@ -45,10 +45,18 @@ class Wrapper:
             return self.inner.checkpoint(tenant, uid, version)
 
     def checkpoints(
-        self, tenant: str, uid: bytes, low: int, high: int, *, newest_first: bool = False, limit: int | None = None
+        self,
+        tenant: str,
+        uid: bytes,
+        low: int,
+        high: int,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        merges: bool = False,
     ) -> list[Checkpoint]:
         with self.around("checkpoints"):
-            return self.inner.checkpoints(tenant, uid, low, high, newest_first=newest_first, limit=limit)
+            return self.inner.checkpoints(tenant, uid, low, high, newest_first=newest_first, limit=limit, merges=merges)
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
         with self.around("labels"):

@@ -48,6 +48,7 @@ CREATE TABLE checkpoints (
     record BLOB NOT NULL,
     PRIMARY KEY (thread, version)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX checkpoints_merges ON checkpoints (thread, version) WHERE merged_version IS NOT NULL;
 
 CREATE TRIGGER checkpoints_never_change BEFORE UPDATE ON checkpoints BEGIN
     SELECT RAISE(ABORT, 'a checkpoint never changes once it is written');

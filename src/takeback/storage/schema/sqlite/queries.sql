@@ -91,6 +91,12 @@ FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? ORDER BY version L
 SELECT version, namespace, kind, line, origin_version, merged_version, undoes, time, digest, mac, record
 FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? ORDER BY version DESC LIMIT ?;
 
+-- name: merges
+-- The merges in a run of checkpoints, by their own small index.
+SELECT version, namespace, kind, line, origin_version, merged_version, undoes, time, digest, mac, record
+FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? AND merged_version IS NOT NULL
+ORDER BY version LIMIT ?;
+
 -- name: labels
 -- A thread's labels.
 SELECT name, version FROM labels WHERE thread = ? ORDER BY name;

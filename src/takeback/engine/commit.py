@@ -1,0 +1,251 @@
+"""The central act: a checkpoint joins its thread. Every verb that makes a version ends here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from takeback.errors import Conflict, MergeConflict, ThreadDeleted, ThreadExists, TooLarge
+from takeback.engine.context import BUILD, Context, Tip, current_trace
+from takeback.engine.merge3 import merge_values
+from takeback.engine.patch import DELETE
+from takeback.model import canonical
+from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
+from takeback.model.paths import Path
+from takeback.model.records import OPERATIONS, Checkpoint, Pointer, ThreadInfo, seal_record, sign
+from takeback.model.tree import edit
+from takeback.model.tree.build import build
+from takeback.model.tree.nodes import Payload, Writer
+from takeback.storage.base import Batch, HeadMoved, NameTaken, NewCheckpoint, NewThread, Refusal, ThreadGone
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a caller says about a version: why, by whom, and anything else."""
+
+    reason: str | None = None
+    actor: str | None = None
+    meta: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a thread is given when it comes into being."""
+
+    name: str
+    agent: str | None = None
+    user: str | None = None
+    meta: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+    uid: ThreadUid | None = None
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A version before it has a place: what it holds and, for those that go back, where from."""
+
+    kind: str
+    root: bytes
+    said: Said
+    objects: dict[bytes, bytes] = {}  # noqa: RUF012 (msgspec copies defaults)
+    origin: Pointer | None = None
+    merged: Pointer | None = None
+    undoes: int | None = None
+    stack: tuple[int | None, int | None] | None = None  # undo and redo tops; None: a new operation
+
+
+def publish(ctx: Context, tip: Tip, draft: Draft) -> Tip:
+    """Append a version to a thread, if its head is still the one that the draft was made for."""
+    checkpoint = _signed(ctx, seal_record(_placed(ctx, tip, draft)))
+    refusal = ctx.storage.apply(Batch(ctx.tenant, [NewCheckpoint(checkpoint)], draft.objects))
+    if refusal is not None:
+        raise _moved(ctx, tip, refusal)
+    ctx.cache.put(draft.objects.items())
+    return Tip(_advanced(tip.info, checkpoint), checkpoint)
+
+
+def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
+    """A thread comes into being with its first version."""
+    uid = identity.uid or thread_uid()
+    meta = _limited(canonical.encode(identity.meta, ("meta",)), "a thread")
+    first = _signed(ctx, seal_record(_first(ctx, identity.name, uid, draft)))
+    row = NewThread(
+        identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, draft.origin
+    )
+    refusal = ctx.storage.apply(Batch(ctx.tenant, [row], draft.objects))
+    if refusal is not None:
+        raise ThreadExists(
+            f"a thread {identity.name!r} exists already", thread=identity.name, hint="Open it, or choose another name"
+        )
+    ctx.cache.put(draft.objects.items())
+    info = ThreadInfo(
+        name=identity.name, uid=uid, agent=identity.agent, user=identity.user, meta=canonical.decode(meta),
+        created_us=first.time_us, head=0, head_digest=first.digest, updated_us=first.time_us, origin=draft.origin,
+    )  # fmt: skip
+    return Tip(info, first)
+
+
+def draft_state(ctx: Context, tip: Tip | None, state: Any, kind: str, said: Said) -> Draft:
+    """A version that holds this state; along the boundaries of the head's, so that little is hashed."""
+    writer, prior = _writer(ctx, tip)
+    _, payload = build(state, prior, writer)
+    return _drafted(writer, payload, kind, said)
+
+
+def draft_edits(ctx: Context, tip: Tip, edits: list[tuple[Path, Any]], kind: str, said: Said) -> Draft:
+    """A version in which some paths differ from the head; nothing else is loaded."""
+    writer, payload = _writer(ctx, tip)
+    assert payload is not None
+    for path, value in edits:
+        if value is DELETE:
+            payload = edit.remove(payload, path, writer)
+        else:
+            payload = edit.put(payload, path, value, writer)
+    return _drafted(writer, payload, kind, said)
+
+
+def draft_extend(ctx: Context, tip: Tip, path: Path, values: list[Any], said: Said) -> Draft:
+    """A version in which the list at a path has more items; its others are not loaded."""
+    writer, payload = _writer(ctx, tip)
+    assert payload is not None
+    return _drafted(writer, edit.extend(payload, path, values, writer), "append", said)
+
+
+def publish_or_merge(
+    ctx: Context, tip: Tip, make: Callable[[Tip], Draft], on_conflict: str, state: Callable[[], Any] | None
+) -> Tip:
+    """Publish; when the head moved and merging is asked for, make the change again on the new head.
+
+    Edits and appends are made again as they are. A whole `state` is merged three ways first.
+    """
+    base = tip
+    draft = make(tip)
+    while True:
+        try:
+            return publish(ctx, tip, draft)
+        except Conflict:
+            if on_conflict != "merge":
+                raise
+        found = ctx.tip(tip.info.name)
+        if found is None or found.info.uid != base.info.uid:
+            raise ThreadDeleted("the thread was deleted", thread=base.info.name)
+        tip = found
+        if state is None:
+            draft = make(tip)
+            continue
+        merged, clashes = merge_values(ctx.state(base.head), canonical.take_apart(state()), ctx.state(tip.head))
+        if clashes:
+            raise MergeConflict(
+                f"the head moved from {base.head.version} to {tip.head.version}, and both changed "
+                + ", ".join(str(clash) for clash in clashes[:3]),
+                conflicts=clashes,
+                thread=tip.info.name,
+                checkpoint=tip.head.version,
+            )
+        draft = draft_state(ctx, tip, merged, draft.kind, draft.said)
+
+
+def _writer(ctx: Context, tip: Tip | None) -> tuple[Writer, Payload | None]:
+    writer = Writer(ctx)
+    if tip is None:
+        return writer, None
+    writer.known.add(tip.head.state_root)
+    return writer, ctx.get(tip.head.state_root)
+
+
+def _drafted(writer: Writer, payload: Payload, kind: str, said: Said) -> Draft:
+    if len(payload) > canonical.MAX_STATE:
+        raise TooLarge(f"a state of {len(payload):,} bytes; the limit is {canonical.MAX_STATE:,}", path="")
+    return Draft(kind, writer.put(payload), said, writer.new)
+
+
+def _placed(ctx: Context, tip: Tip, draft: Draft) -> Checkpoint:
+    """The draft with its place in the thread: version, line, chain, time, and the undo stack after it."""
+    head = tip.head
+    version = head.version + 1
+    stack = draft.stack
+    if stack is None:
+        stack = (version, None) if draft.kind in OPERATIONS else (head.undo_top, head.redo_top)
+    return _checkpoint(
+        ctx,
+        draft,
+        thread=tip.info.name,
+        uid=tip.info.uid,
+        version=version,
+        line=head.line if draft.origin is None else version,
+        previous=head.digest,
+        before=head.version,
+        floor_us=head.time_us,
+        stack=stack,
+    )
+
+
+def _first(ctx: Context, name: str, uid: ThreadUid, draft: Draft) -> Checkpoint:
+    return _checkpoint(
+        ctx, draft, thread=name, uid=uid, version=0, line=0, previous=b"", before=None, floor_us=0, stack=(None, None)
+    )
+
+
+def _checkpoint(
+    ctx: Context, draft: Draft, *, version: int, floor_us: int, stack: tuple[int | None, int | None], **place: Any
+) -> Checkpoint:
+    clock = ctx.clock()
+    trace_id, span_id = current_trace()
+    said = draft.said
+    if said.meta:
+        _limited(canonical.encode(said.meta, ("meta",)), "a checkpoint")
+    return Checkpoint(
+        version=version,
+        id=checkpoint_id(version),
+        kind=draft.kind,
+        digest=b"",
+        state_root=draft.root,
+        time_us=max(clock, floor_us),
+        clock_us=clock,
+        origin=draft.origin,
+        merged=draft.merged,
+        undoes=draft.undoes,
+        undo_top=stack[0],
+        redo_top=stack[1],
+        reason=said.reason,
+        actor=said.actor or ctx.actor,
+        trace_id=trace_id,
+        span_id=span_id,
+        build=BUILD,
+        meta=said.meta,
+        **place,
+    )
+
+
+def _signed(ctx: Context, checkpoint: Checkpoint) -> Checkpoint:
+    if ctx.key is None:
+        return checkpoint
+    return msgspec.structs.replace(checkpoint, mac=sign(checkpoint.digest, ctx.key))
+
+
+def _limited(raw: bytes, what: str) -> bytes:
+    if len(raw) > canonical.MAX_META:
+        raise TooLarge(f"{what}'s metadata takes {len(raw):,} bytes; the limit is {canonical.MAX_META:,}", path="/meta")
+    return raw
+
+
+def _advanced(info: ThreadInfo, checkpoint: Checkpoint) -> ThreadInfo:
+    return msgspec.structs.replace(
+        info, head=checkpoint.version, head_digest=checkpoint.digest, updated_us=checkpoint.time_us
+    )
+
+
+def _moved(ctx: Context, tip: Tip, refusal: Refusal) -> Exception:
+    name, expected = tip.info.name, tip.head
+    if isinstance(refusal, ThreadGone):
+        return ThreadDeleted("the thread was deleted", thread=name, hint="What is written late does not bring it back")
+    if isinstance(refusal, NameTaken):
+        return ThreadExists(f"a thread {name!r} exists already", thread=name)
+    assert isinstance(refusal, HeadMoved)
+    actual = ctx.storage.checkpoint(ctx.tenant, tip.info.uid, refusal.head)
+    return Conflict(
+        f"the head is {actual.id if actual else refusal.head}, not {expected.id}, for which this was made",
+        expected=expected.id,
+        actual=actual.id if actual else None,
+        thread=name,
+        checkpoint=expected.version,
+        hint="thread.refresh() and look again, or write with on_conflict='merge'",
+    )

@@ -1,0 +1,178 @@
+"""Looking back: which checkpoint a reference means, what came before, and how lines hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from takeback.engine.context import Context, Tip
+from takeback.errors import (
+    AmbiguousReference,
+    UnknownCheckpoint,
+    UnknownLabel,
+    WrongThread,
+)
+from takeback.model import refs
+from takeback.model.records import Checkpoint, Pointer
+
+_PAGE = 200
+
+
+def resolve(ctx: Context, tip: Tip, ref: Any) -> Checkpoint:
+    """The checkpoint of this thread that a reference names."""
+    if isinstance(ref, Checkpoint):
+        return _same_thread(tip, ref)
+    parsed = refs.parse(ref)
+    found = _found(ctx, tip, parsed, ref)
+    if not parsed.back:
+        return found
+    if parsed.back > found.version:
+        raise UnknownCheckpoint(
+            f"{ref!r} goes back beyond version 0", thread=tip.info.name, checkpoint=found.version
+        )
+    return at_version(ctx, tip, found.version - parsed.back)
+
+
+def at_version(ctx: Context, tip: Tip, version: int) -> Checkpoint:
+    if version == tip.head.version:
+        return tip.head
+    found = ctx.storage.checkpoint(ctx.tenant, tip.info.uid, version)
+    if found is None:
+        raise UnknownCheckpoint(
+            f"there is no version {version}: the head is {tip.head.version}", thread=tip.info.name
+        )
+    return found
+
+
+def walk(ctx: Context, tip: Tip, *, newest_first: bool = True, inherited: bool = False) -> Iterator[Checkpoint]:
+    """The versions of a thread, a page at a time; `inherited` goes on with what a fork came from."""
+    if not newest_first and inherited and tip.info.origin is not None:
+        yield from _before(ctx, tip.info.origin, newest_first=False)
+    yield from _pages(ctx, tip.info.uid, 0, tip.head.version, newest_first=newest_first)
+    if newest_first and inherited and tip.info.origin is not None:
+        yield from _before(ctx, tip.info.origin, newest_first=True)
+
+
+def lineage(ctx: Context, start: Pointer) -> list[tuple[bytes, int, int]]:
+    """L(start), start and its logical ancestors, as intervals (thread, line, up to version)."""
+    highest: dict[tuple[bytes, int], int] = {}
+    todo = [(start.uid, start.version)]
+    while todo:
+        uid, version = todo.pop()
+        checkpoint = ctx.storage.checkpoint(ctx.tenant, uid, version)
+        if checkpoint is None:
+            continue  # of a thread that was deleted: its history went with it
+        line = checkpoint.line
+        had = highest.get((uid, line), line - 1)
+        if version <= had:
+            continue
+        highest[uid, line] = version
+        if had < line:
+            opening = ctx.storage.checkpoint(ctx.tenant, uid, line)
+            if opening is not None and opening.origin is not None:
+                todo.append((opening.origin.uid, opening.origin.version))
+        merges = ctx.storage.checkpoints(ctx.tenant, uid, had + 1, version, merges=True)
+        todo += [(merge.merged.uid, merge.merged.version) for merge in merges if merge.merged is not None]
+    return [(uid, line, version) for (uid, line), version in highest.items()]
+
+
+def common_ancestor(ctx: Context, one: Pointer, two: Pointer) -> Checkpoint | None:
+    """The newest checkpoint that both descend from, by the time at which it was recorded."""
+    other = {(uid, line): version for uid, line, version in lineage(ctx, two)}
+    shared = [
+        ctx.storage.checkpoint(ctx.tenant, uid, min(version, other[uid, line]))
+        for uid, line, version in lineage(ctx, one)
+        if (uid, line) in other
+    ]
+    found = [checkpoint for checkpoint in shared if checkpoint is not None]
+    return max(found, key=lambda c: (c.time_us, c.version), default=None)
+
+
+def descends(ctx: Context, start: Pointer, ancestor: Pointer) -> bool:
+    checkpoint = ctx.storage.checkpoint(ctx.tenant, ancestor.uid, ancestor.version)
+    return checkpoint is not None and any(
+        uid == ancestor.uid and line == checkpoint.line and ancestor.version <= version
+        for uid, line, version in lineage(ctx, start)
+    )
+
+
+def _found(ctx: Context, tip: Tip, ref: refs.Ref, said: Any) -> Checkpoint:
+    if isinstance(ref, refs.ByHead):
+        return tip.head
+    if isinstance(ref, refs.ByVersion):
+        return at_version(ctx, tip, ref.version)
+    if isinstance(ref, refs.ById):
+        return _by_id(ctx, tip, ref)
+    if isinstance(ref, refs.ByTime):
+        return _by_time(ctx, tip, ref.micros, said)
+    version = ctx.storage.labels(ctx.tenant, tip.info.uid).get(ref.name)
+    if version is None:
+        raise UnknownLabel(f"there is no label {ref.name!r}", thread=tip.info.name, hint="`takeback log` shows them")
+    return at_version(ctx, tip, version)
+
+
+def _by_id(ctx: Context, tip: Tip, ref: refs.ById) -> Checkpoint:
+    name = tip.info.name
+    if "-" not in ref.prefix and ref.version * 10 <= tip.head.version:
+        found = at_version(ctx, tip, ref.version)
+        raise AmbiguousReference(
+            f"{ref.prefix!r} begins the ids of version {ref.version} and of {ref.version * 10} and others",
+            thread=name,
+            hint=f"Say {found.id[: len(ref.prefix) + 4]!r} or the version {ref.version}",
+        )
+    if ref.version > tip.head.version:
+        raise UnknownCheckpoint(f"there is no checkpoint {ref.prefix}: the head is {tip.head.version}", thread=name)
+    found = at_version(ctx, tip, ref.version)
+    if found.id.startswith(ref.prefix):
+        return found
+    raise UnknownCheckpoint(
+        f"{ref.prefix} is no checkpoint of this thread: its version {ref.version} is {found.id}", thread=name
+    )
+
+
+def _by_time(ctx: Context, tip: Tip, micros: int, said: Any) -> Checkpoint:
+    """The newest version that is not younger; recorded times never go back, so halving finds it."""
+    low, high = 0, tip.head.version
+    if at_version(ctx, tip, 0).time_us > micros:
+        raise UnknownCheckpoint(f"the thread began after {said}", thread=tip.info.name)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if at_version(ctx, tip, middle).time_us <= micros:
+            low = middle
+        else:
+            high = middle - 1
+    return at_version(ctx, tip, low)
+
+
+def _same_thread(tip: Tip, checkpoint: Checkpoint) -> Checkpoint:
+    if checkpoint.uid != tip.info.uid:
+        raise WrongThread(
+            f"{checkpoint.id} is a checkpoint of thread {checkpoint.thread!r}",
+            thread=tip.info.name,
+            hint="A state moves between threads by fork and merge",
+        )
+    return checkpoint
+
+
+def _pages(ctx: Context, uid: bytes, low: int, high: int, *, newest_first: bool) -> Iterator[Checkpoint]:
+    while low <= high:
+        page = ctx.storage.checkpoints(ctx.tenant, uid, low, high, newest_first=newest_first, limit=_PAGE)
+        if not page:
+            return
+        yield from page
+        if newest_first:
+            high = page[-1].version - 1
+        else:
+            low = page[-1].version + 1
+
+
+def _before(ctx: Context, origin: Pointer, *, newest_first: bool) -> Iterator[Checkpoint]:
+    info = ctx.storage.thread_by_uid(ctx.tenant, origin.uid)
+    if info is None or info.deleted_us is not None:
+        return
+    if not newest_first and info.origin is not None:
+        yield from _before(ctx, info.origin, newest_first=False)
+    yield from _pages(ctx, origin.uid, 0, origin.version, newest_first=newest_first)
+    if newest_first and info.origin is not None:
+        yield from _before(ctx, info.origin, newest_first=True)
+
