@@ -140,12 +140,6 @@ class StepOpen(BadRequest):
     kind = "step_open"
 
 
-class NoStep(BadRequest):
-    """There is no open step to act on."""
-
-    kind = "no_step"
-
-
 class MissingExtra(BadRequest):
     """A feature whose optional dependency is not installed."""
 
@@ -207,7 +201,9 @@ class Conflict(Moved):
 
     kind = "conflict"
 
-    def __init__(self, what: str, *, expected: str | None = None, actual: str | None = None, **where: Any) -> None:
+    def __init__(
+        self, what: str, *, expected: str | None = None, actual: str | None = None, **where: Any
+    ) -> None:
         self.expected, self.actual = expected, actual
         super().__init__(what, **where)
 
@@ -235,16 +231,6 @@ class PlanStale(Moved):
     """What the plan looked at has changed since; make a new plan."""
 
     kind = "plan_stale"
-
-
-class PlanRequired(Moved):
-    """More than state would change: look at `plan`, then apply it."""
-
-    kind = "plan_required"
-
-    def __init__(self, what: str, *, plan: Any = None, **where: Any) -> None:
-        self.plan = plan
-        super().__init__(what, **where)
 
 
 class NothingToUndo(Moved):

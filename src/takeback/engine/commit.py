@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from takeback.errors import Conflict, MergeConflict, ThreadDeleted, ThreadExists, TooLarge
 from takeback.engine.context import BUILD, Context, Tip, current_trace
 from takeback.engine.merge3 import merge_values
 from takeback.engine.patch import DELETE
+from takeback.errors import Conflict, MergeConflict, ThreadDeleted, ThreadExists, TooLarge
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.paths import Path
@@ -26,7 +26,8 @@ class Said(msgspec.Struct, frozen=True):
 
     reason: str | None = None
     actor: str | None = None
-    meta: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+    step: str | None = None
+    meta: dict[str, Any] = {}
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ class Identity(msgspec.Struct, frozen=True):
     name: str
     agent: str | None = None
     user: str | None = None
-    meta: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+    meta: dict[str, Any] = {}
     uid: ThreadUid | None = None
 
 
@@ -45,7 +46,7 @@ class Draft(msgspec.Struct, frozen=True):
     kind: str
     root: bytes
     said: Said
-    objects: dict[bytes, bytes] = {}  # noqa: RUF012 (msgspec copies defaults)
+    objects: dict[bytes, bytes] = {}
     origin: Pointer | None = None
     merged: Pointer | None = None
     undoes: int | None = None
@@ -73,7 +74,9 @@ def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     refusal = ctx.storage.apply(Batch(ctx.tenant, [row], draft.objects))
     if refusal is not None:
         raise ThreadExists(
-            f"a thread {identity.name!r} exists already", thread=identity.name, hint="Open it, or choose another name"
+            f"a thread {identity.name!r} exists already",
+            thread=identity.name,
+            hint="Open it, or choose another name",
         )
     ctx.cache.put(draft.objects.items())
     info = ThreadInfo(
@@ -131,7 +134,9 @@ def publish_or_merge(
         if state is None:
             draft = make(tip)
             continue
-        merged, clashes = merge_values(ctx.state(base.head), canonical.take_apart(state()), ctx.state(tip.head))
+        merged, clashes = merge_values(
+            ctx.state(base.head), canonical.take_apart(state()), ctx.state(tip.head)
+        )
         if clashes:
             raise MergeConflict(
                 f"the head moved from {base.head.version} to {tip.head.version}, and both changed "
@@ -180,12 +185,27 @@ def _placed(ctx: Context, tip: Tip, draft: Draft) -> Checkpoint:
 
 def _first(ctx: Context, name: str, uid: ThreadUid, draft: Draft) -> Checkpoint:
     return _checkpoint(
-        ctx, draft, thread=name, uid=uid, version=0, line=0, previous=b"", before=None, floor_us=0, stack=(None, None)
+        ctx,
+        draft,
+        thread=name,
+        uid=uid,
+        version=0,
+        line=0,
+        previous=b"",
+        before=None,
+        floor_us=0,
+        stack=(None, None),
     )
 
 
 def _checkpoint(
-    ctx: Context, draft: Draft, *, version: int, floor_us: int, stack: tuple[int | None, int | None], **place: Any
+    ctx: Context,
+    draft: Draft,
+    *,
+    version: int,
+    floor_us: int,
+    stack: tuple[int | None, int | None],
+    **place: Any,
 ) -> Checkpoint:
     clock = ctx.clock()
     trace_id, span_id = current_trace()
@@ -205,6 +225,7 @@ def _checkpoint(
         undoes=draft.undoes,
         undo_top=stack[0],
         redo_top=stack[1],
+        step=said.step,
         reason=said.reason,
         actor=said.actor or ctx.actor,
         trace_id=trace_id,
@@ -223,7 +244,9 @@ def _signed(ctx: Context, checkpoint: Checkpoint) -> Checkpoint:
 
 def _limited(raw: bytes, what: str) -> bytes:
     if len(raw) > canonical.MAX_META:
-        raise TooLarge(f"{what}'s metadata takes {len(raw):,} bytes; the limit is {canonical.MAX_META:,}", path="/meta")
+        raise TooLarge(
+            f"{what}'s metadata takes {len(raw):,} bytes; the limit is {canonical.MAX_META:,}", path="/meta"
+        )
     return raw
 
 
@@ -236,7 +259,9 @@ def _advanced(info: ThreadInfo, checkpoint: Checkpoint) -> ThreadInfo:
 def _moved(ctx: Context, tip: Tip, refusal: Refusal) -> Exception:
     name, expected = tip.info.name, tip.head
     if isinstance(refusal, ThreadGone):
-        return ThreadDeleted("the thread was deleted", thread=name, hint="What is written late does not bring it back")
+        return ThreadDeleted(
+            "the thread was deleted", thread=name, hint="What is written late does not bring it back"
+        )
     if isinstance(refusal, NameTaken):
         return ThreadExists(f"a thread {name!r} exists already", thread=name)
     assert isinstance(refusal, HeadMoved)

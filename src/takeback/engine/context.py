@@ -75,7 +75,9 @@ class Context:
         """On a miss look again: what was removed on purpose is not corrupt."""
         info = self.storage.thread_by_uid(self.tenant, checkpoint.uid)
         if info is None or info.deleted_us is not None:
-            return ThreadDeleted("the thread was deleted", thread=checkpoint.thread, checkpoint=checkpoint.version)
+            return ThreadDeleted(
+                "the thread was deleted", thread=checkpoint.thread, checkpoint=checkpoint.version
+            )
         return CorruptObject(
             error.what, thread=checkpoint.thread, checkpoint=checkpoint.version, hint="Run `takeback verify`"
         )
@@ -88,7 +90,12 @@ class Context:
         """An audit entry, for the batch that does what it tells of."""
         return Audit(
             AuditEntry(
-                time_us=self.clock(), action=action, thread=info.name, uid=info.uid, actor=actor, detail=detail
+                time_us=self.clock(),
+                action=action,
+                thread=info.name,
+                uid=info.uid,
+                actor=actor,
+                detail=detail,
             )
         )
 

@@ -44,7 +44,9 @@ def at_version(ctx: Context, tip: Tip, version: int) -> Checkpoint:
     return found
 
 
-def walk(ctx: Context, tip: Tip, *, newest_first: bool = True, inherited: bool = False) -> Iterator[Checkpoint]:
+def walk(
+    ctx: Context, tip: Tip, *, newest_first: bool = True, inherited: bool = False
+) -> Iterator[Checkpoint]:
     """The versions of a thread, a page at a time; `inherited` goes on with what a fork came from."""
     if not newest_first and inherited and tip.info.origin is not None:
         yield from _before(ctx, tip.info.origin, newest_first=False)
@@ -107,7 +109,9 @@ def _found(ctx: Context, tip: Tip, ref: refs.Ref, said: Any) -> Checkpoint:
         return _by_time(ctx, tip, ref.micros, said)
     version = ctx.storage.labels(ctx.tenant, tip.info.uid).get(ref.name)
     if version is None:
-        raise UnknownLabel(f"there is no label {ref.name!r}", thread=tip.info.name, hint="`takeback log` shows them")
+        raise UnknownLabel(
+            f"there is no label {ref.name!r}", thread=tip.info.name, hint="`takeback log` shows them"
+        )
     return at_version(ctx, tip, version)
 
 
@@ -121,7 +125,9 @@ def _by_id(ctx: Context, tip: Tip, ref: refs.ById) -> Checkpoint:
             hint=f"Say {found.id[: len(ref.prefix) + 4]!r} or the version {ref.version}",
         )
     if ref.version > tip.head.version:
-        raise UnknownCheckpoint(f"there is no checkpoint {ref.prefix}: the head is {tip.head.version}", thread=name)
+        raise UnknownCheckpoint(
+            f"there is no checkpoint {ref.prefix}: the head is {tip.head.version}", thread=name
+        )
     found = at_version(ctx, tip, ref.version)
     if found.id.startswith(ref.prefix):
         return found
@@ -175,4 +181,3 @@ def _before(ctx: Context, origin: Pointer, *, newest_first: bool) -> Iterator[Ch
     yield from _pages(ctx, origin.uid, 0, origin.version, newest_first=newest_first)
     if newest_first and info.origin is not None:
         yield from _before(ctx, info.origin, newest_first=True)
-

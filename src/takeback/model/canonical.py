@@ -213,7 +213,9 @@ def _reason(value: Any) -> str | None:
         return _time_reason(value)
     if _model(value) is not value:
         return None
-    return _ADVICE.get(kind.__name__, "use dict, list, str, int, float, bool, None, bytes or an aware datetime")
+    return _ADVICE.get(
+        kind.__name__, "use dict, list, str, int, float, bool, None, bytes or an aware datetime"
+    )
 
 
 def _time_reason(value: datetime) -> str | None:

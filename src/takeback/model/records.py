@@ -17,7 +17,9 @@ RECORD_FORMAT = 1
 _CONTEXT = "takeback checkpoint record, format 1"
 _SIGNED = "takeback checkpoint signature, format 1"
 
-OPERATIONS = frozenset({"initial", "commit", "patch", "append", "step", "rollback", "merge", "revert", "fork"})
+OPERATIONS = frozenset(
+    {"initial", "commit", "patch", "append", "step", "rollback", "merge", "revert", "fork"}
+)
 """Kinds that an undo can take back; `initial` and `fork` have nothing before them."""
 
 
@@ -49,12 +51,13 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     undoes: int | None = None
     undo_top: int | None = None  # the operation that the next undo takes back
     redo_top: int | None = None  # the undo that the next redo takes back
+    step: str | None = None  # the label of the step that it ends
     reason: str | None = None
     actor: str | None = None
     trace_id: str | None = None
     span_id: str | None = None
     build: str = ""
-    meta: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+    meta: dict[str, Any] = {}
     namespace: str = ""
     format: int = RECORD_FORMAT
     record: bytes = b""
@@ -88,8 +91,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
         """The content address of the state."""
         return shown(self.state_root)
 
+    def __repr__(self) -> str:
+        return f"<Checkpoint {self.id} ({self.kind}) of {self.thread!r}>"
+
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`: texts and numbers only."""
+        """For `--json`."""
         return {
             "thread": self.thread,
             "version": self.version,
@@ -102,6 +108,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
             "state_root": shown(self.state_root),
             "time": self.time.isoformat(),
             "clock": self.clock.isoformat(),
+            "step": self.step,
             "reason": self.reason,
             "actor": self.actor,
             "trace_id": self.trace_id,
@@ -114,7 +121,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 _FIELDS = (
     "format", "uid", "version", "id", "kind", "line", "previous", "before", "origin", "merged", "undoes",
-    "undo_top", "redo_top", "state_root", "time_us", "clock_us", "reason", "actor", "trace_id", "span_id",
+    "undo_top", "redo_top", "state_root", "time_us", "clock_us", "step", "reason", "actor", "trace_id", "span_id",
     "build", "meta", "namespace",
 )  # fmt: skip
 
@@ -202,7 +209,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     thread: str | None
     uid: bytes | None = None
     actor: str | None = None
-    detail: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+    detail: dict[str, Any] = {}
     key: int = 0
 
     @property

@@ -105,7 +105,9 @@ def _parse_text(text: str) -> Ref:
 
 def _version(number: int) -> Ref:
     if number < 0:
-        raise BadReference(f"there is no version {number}", hint=f"For {-number} before the head say head~{-number}")
+        raise BadReference(
+            f"there is no version {number}", hint=f"For {-number} before the head say head~{-number}"
+        )
     return ByVersion(number)
 
 

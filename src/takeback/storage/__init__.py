@@ -20,5 +20,9 @@ def connect(url: str, *, create: bool = True, durability: str = "full") -> Stora
     if not separator or scheme == "sqlite":
         from takeback.storage.sqlite import SqliteStorage
 
-        return SqliteStorage(rest.removeprefix("/") if separator else url, create=create, durability=durability)
-    raise StoreUnavailable(f"{scheme}:// is no kind of store that this build knows", hint="Give a file's path")
+        return SqliteStorage(
+            rest.removeprefix("/") if separator else url, create=create, durability=durability
+        )
+    raise StoreUnavailable(
+        f"{scheme}:// is no kind of store that this build knows", hint="Give a file's path"
+    )

@@ -79,7 +79,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     tenant: str
     rows: list[Row]
-    objects: dict[bytes, bytes] = {}  # noqa: RUF012 (msgspec copies defaults); digest → payload
+    objects: dict[bytes, bytes] = {}
 
 
 class HeadMoved(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class ThreadQuery(msgspec.Struct, frozen=True):
 
     agent: str | None = None
     user: str | None = None
-    meta: dict[str, Any] = {}  # noqa: RUF012 (msgspec copies defaults)
+    meta: dict[str, Any] = {}
     created_after_us: int | None = None
     created_before_us: int | None = None
     limit: int | None = None

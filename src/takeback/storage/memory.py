@@ -103,9 +103,7 @@ class MemoryStorage:
         moved = msgspec.structs.replace(info, head=c.version, head_digest=c.digest, updated_us=c.time_us)
         tenant.threads[c.uid] = moved
         tenant.checkpoints[c.uid].append(c)
-        tenant.undo.append(
-            lambda: (tenant.threads.__setitem__(c.uid, info), tenant.checkpoints[c.uid].pop())
-        )
+        tenant.undo.append(lambda: (tenant.threads.__setitem__(c.uid, info), tenant.checkpoints[c.uid].pop()))
         return None
 
     def _history(self, tenant: _Tenant, row: History) -> Refusal | None:
@@ -234,7 +232,9 @@ class MemoryStorage:
             self._alive()
             details = {
                 "threads": sum(len(of.names) for of in self._tenants.values()),
-                "checkpoints": sum(len(run) for of in self._tenants.values() for run in of.checkpoints.values()),
+                "checkpoints": sum(
+                    len(run) for of in self._tenants.values() for run in of.checkpoints.values()
+                ),
                 "objects": sum(len(of.objects) for of in self._tenants.values()),
             }
             return StoreInfo("memory", ":memory:", self._uid, 1, False, "none", details)

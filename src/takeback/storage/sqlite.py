@@ -11,7 +11,15 @@ from typing import Any
 
 import apsw
 
-from takeback.errors import CorruptObject, ForkedProcess, ReadOnlyStore, StoreClosed, StoreError
+from takeback.errors import (
+    CorruptObject,
+    ForkedProcess,
+    ReadOnlyStore,
+    StoreClosed,
+    StoreError,
+    TakebackError,
+    UnknownOutcome,
+)
 from takeback.model import canonical
 from takeback.model.ids import shown, thread_uid
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
@@ -34,7 +42,13 @@ from takeback.storage.base import (
 )
 from takeback.storage.migrate import queries, schema_version
 from takeback.storage.sqlite_file import SqliteFile, WalMover, meaning, translated
-from takeback.storage.sqlite_rows import audit_entry, checkpoint_values, read_checkpoint, thread_info, thread_values
+from takeback.storage.sqlite_rows import (
+    audit_entry,
+    checkpoint_values,
+    read_checkpoint,
+    thread_info,
+    thread_values,
+)
 
 _ALL = -1  # SQLite's LIMIT for no limit
 _MANY = 8  # from so many objects on, it pays to look which are there before compressing
@@ -43,7 +57,9 @@ _MANY = 8  # from so many objects on, it pays to look which are there before com
 class SqliteStorage:
     """See `Storage` for what is promised; `point` is called at every labelled place of a write."""
 
-    def __init__(self, path: str, *, create: bool = True, durability: str = "full", vfs: str | None = None) -> None:
+    def __init__(
+        self, path: str, *, create: bool = True, durability: str = "full", vfs: str | None = None
+    ) -> None:
         self._pid = os.getpid()
         self._closed = False
         self._sql = queries("sqlite")
@@ -207,13 +223,25 @@ class SqliteStorage:
         """After an I/O error nothing that the connection says can be believed: open the file anew, and look
         whether what was to be written is there."""
         self._drop_connections()
+        try:
+            written = self._landed(batch)
+        except TakebackError:
+            raise UnknownOutcome(
+                f"{self._file.path} failed in the middle of a write, and cannot be read to see whether it is there",
+                hint="Open the store again and look at the head before you write",
+            ) from error
+        if written:
+            return None
+        raise meaning(error, self._file.path) from error
+
+    def _landed(self, batch: Batch) -> bool:
         for row in batch.rows:
             checkpoint = row.first if isinstance(row, NewThread) else getattr(row, "checkpoint", None)
             if checkpoint is not None:
                 found = self.checkpoint(batch.tenant, checkpoint.uid, checkpoint.version)
                 if found is not None and found.digest == checkpoint.digest:
-                    return None
-        raise meaning(error, self._file.path) from error
+                    return True
+        return False
 
     # --- reading
 
@@ -261,14 +289,18 @@ class SqliteStorage:
         found: list[ThreadInfo] = []
         after, wanted = query.after, query.limit
         while wanted is None or len(found) < wanted:
-            page = self._thread_page(tenant, query, after, _ALL if wanted is None or query.meta else wanted - len(found))
+            page = self._thread_page(
+                tenant, query, after, _ALL if wanted is None or query.meta else wanted - len(found)
+            )
             found += [info for info in page if query.meta.items() <= info.meta.items()]
             if not page or wanted is None or not query.meta:
                 break
             after = page[-1].key
         return found[:wanted]
 
-    def _thread_page(self, tenant: str, query: ThreadQuery, after: int | None, limit: int) -> list[ThreadInfo]:
+    def _thread_page(
+        self, tenant: str, query: ThreadQuery, after: int | None, limit: int
+    ) -> list[ThreadInfo]:
         with self._reading() as connection:
             values = (
                 self._tenant(connection, tenant), query.agent, query.user, query.created_after_us,
@@ -309,7 +341,10 @@ class SqliteStorage:
             thread = self._known(connection, tenant, uid)
             if thread is None:
                 return {}
-            return {str(name): int(version) for name, version in connection.execute(self._sql["labels"], thread[:1])}
+            return {
+                str(name): int(version)
+                for name, version in connection.execute(self._sql["labels"], thread[:1])
+            }
 
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None

@@ -33,7 +33,20 @@ from takeback.storage.migrate import migrate, refuse_newer, schema_version
 APPLICATION_ID = 0x7461_6B62  # "takb"
 _MAGIC = b"SQLite format 3\x00"
 _NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.s3fs", "9p2000.L"}
+    {
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "fuse.sshfs",
+        "fuse.s3fs",
+        "9p2000.L",
+    }
 )
 BUSY_SECONDS = 30.0
 _WAL_PAGES = 1000  # after so many frames they are moved into the file
@@ -74,11 +87,15 @@ class SqliteFile:
 
     def connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_URI | (
-            apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+            apsw.SQLITE_OPEN_READONLY
+            if self.read_only
+            else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         )
         connection = self._open(flags)
         connection.set_busy_handler(_Patience())
-        connection.execute("PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY")
+        connection.execute(
+            "PRAGMA foreign_keys = OFF; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY"
+        )
         connection.execute("PRAGMA cache_size = -8000; PRAGMA wal_autocheckpoint = 0")
         if not self.read_only:
             connection.execute(f"PRAGMA synchronous = {'FULL' if self.durability == 'full' else 'NORMAL'}")
@@ -109,7 +126,9 @@ class SqliteFile:
     def _ours(self, connection: apsw.Connection) -> bool:
         if schema_version(connection) and self._marked(connection):
             return True
-        tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        tables = {
+            str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        }
         if tables and not {"store", "threads", "checkpoints", "objects"} <= tables:
             raise NotAStore(
                 f"{self.path} is a SQLite database that takeback did not write",
@@ -204,22 +223,32 @@ _MEANINGS: list[tuple[tuple[type[apsw.Error], ...], _Maker]] = [
     (
         (apsw.BusyError, apsw.LockedError),
         lambda at, _: StoreBusy(
-            f"{at} is held by another process", hint=f"It was waited for {BUSY_SECONDS:.0f} seconds; try again"
+            f"{at} is held by another process",
+            hint=f"It was waited for {BUSY_SECONDS:.0f} seconds; try again",
         ),
     ),
-    ((apsw.FullError,), lambda at, _: StoreFull(f"no space is left for {at}", hint="Free some, and try again")),
+    (
+        (apsw.FullError,),
+        lambda at, _: StoreFull(f"no space is left for {at}", hint="Free some, and try again"),
+    ),
     (
         (apsw.ReadOnlyError,),
-        lambda at, _: ReadOnlyStore(f"{at} can be read and not written", hint="Check the permissions of file and folder"),
+        lambda at, _: ReadOnlyStore(
+            f"{at} can be read and not written", hint="Check the permissions of file and folder"
+        ),
     ),
     (
         (apsw.CorruptError,),
-        lambda at, e: StoreCorrupt(f"{at} is damaged: {e}", hint="`takeback doctor` says more; restore a copy"),
+        lambda at, e: StoreCorrupt(
+            f"{at} is damaged: {e}", hint="`takeback doctor` says more; restore a copy"
+        ),
     ),
     ((apsw.NotADBError,), lambda at, _: NotAStore(f"{at} is no takeback store", hint="Choose another file")),
     (
         (apsw.CantOpenError, apsw.PermissionsError, apsw.AuthError),
-        lambda at, e: StoreUnavailable(f"{at} cannot be opened: {e}", hint="Check that the folder is there and yours"),
+        lambda at, e: StoreUnavailable(
+            f"{at} cannot be opened: {e}", hint="Check that the folder is there and yours"
+        ),
     ),
     ((apsw.IOError,), lambda at, e: StoreError(f"{at} cannot be read or written: {e}")),
 ]
@@ -237,14 +266,18 @@ def _look(path: str, *, create: bool) -> bool:
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from None
     if head and head != _MAGIC:
-        raise NotAStore(f"{path} is no takeback store", hint="It is another kind of file; choose another path")
+        raise NotAStore(
+            f"{path} is no takeback store", hint="It is another kind of file; choose another path"
+        )
     return not head
 
 
 def _may_create(path: str, *, create: bool) -> bool:
     folder = os.path.dirname(path)
     if not create:
-        raise StoreUnavailable(f"there is no store at {path}", hint="The first commit makes one, or give another --db")
+        raise StoreUnavailable(
+            f"there is no store at {path}", hint="The first commit makes one, or give another --db"
+        )
     if not os.path.isdir(folder):
         raise StoreUnavailable(f"there is no folder {folder}", hint="Make it first")
     if not os.access(folder, os.W_OK):
@@ -268,7 +301,9 @@ def _mounts() -> list[tuple[str, str]]:
 
 def _refuse_network(path: str, mounts: list[tuple[str, str]]) -> None:
     real = os.path.realpath(path)
-    inside = [(point, kind) for point, kind in mounts if real == point or real.startswith(point.rstrip("/") + "/")]
+    inside = [
+        (point, kind) for point, kind in mounts if real == point or real.startswith(point.rstrip("/") + "/")
+    ]
     point, kind = max(inside, key=lambda mount: len(mount[0]), default=("", ""))
     if kind in _NETWORK:
         raise NetworkFilesystem(

@@ -56,7 +56,9 @@ class Wrapper:
         merges: bool = False,
     ) -> list[Checkpoint]:
         with self.around("checkpoints"):
-            return self.inner.checkpoints(tenant, uid, low, high, newest_first=newest_first, limit=limit, merges=merges)
+            return self.inner.checkpoints(
+                tenant, uid, low, high, newest_first=newest_first, limit=limit, merges=merges
+            )
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
         with self.around("labels"):

@@ -44,9 +44,7 @@ def build(value: Any, prior: Payload | None, writer: Writer, at: Path = ()) -> t
     return _build_dict(value, node, writer, at)
 
 
-def _build_list(
-    value: list[Any], prior: ListNode | None, writer: Writer, at: Path
-) -> tuple[int, Payload]:
+def _build_list(value: list[Any], prior: ListNode | None, writer: Writer, at: Path) -> tuple[int, Payload]:
     def item(part: Any, old: Payload | None, place: Path) -> tuple[int, Payload]:
         raw = canonical.pack(part, place)
         if len(raw) > f.ITEM_BIG:
@@ -62,9 +60,7 @@ def close_list(node: ListNode, writer: Writer) -> tuple[int, Payload]:
     size = lists.list_size(node)
     if size <= f.PLAIN_MAX:
         return size, lists.array_header(node.count) + b"".join(
-            payload
-            for entry in lists.flatten(node, writer)
-            for _, payload in lists.items_of(entry, writer)
+            payload for entry in lists.flatten(node, writer) for _, payload in lists.items_of(entry, writer)
         ) + b"".join(resolve(slot, writer) for slot in node.tail)
     return size, write(node)
 
@@ -115,4 +111,6 @@ def _prior_payload(kid: Kid | None, item: Any, writer: Writer) -> Payload | None
 def _check(value: Any, raw: bytes, at: Path) -> None:
     canonical.check(value, at)
     if len(raw) > canonical.MAX_ITEM and isinstance(value, (str, bytes)):
-        raise TooLarge(f"a string of {len(raw):,} bytes; the limit is {canonical.MAX_ITEM:,}", path=pointer(at))
+        raise TooLarge(
+            f"a string of {len(raw):,} bytes; the limit is {canonical.MAX_ITEM:,}", path=pointer(at)
+        )

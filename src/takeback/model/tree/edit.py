@@ -60,7 +60,9 @@ def _root(built: Built | None) -> Payload:
     return built[1]
 
 
-def _edit(payload: Payload, path: Path, place: int, change: Change, writer: Writer, *, grow: bool) -> Built | None:
+def _edit(
+    payload: Payload, path: Path, place: int, change: Change, writer: Writer, *, grow: bool
+) -> Built | None:
     if place == len(path):
         return change(payload)
     if not is_node(payload):
@@ -216,5 +218,3 @@ def _no_children(value: Any, path: Path, depth: int) -> NoReturn:
 
 def _named(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
-
-

@@ -223,4 +223,3 @@ def value_size(payload: Payload) -> int:
     if isinstance(node, (DictNode, WideNode)):
         return node.size
     raise CorruptObject("an index node where a value is expected")
-

@@ -154,4 +154,3 @@ class _Unpeeked:
 
     def peek(self, digest: Digest) -> Payload | None:
         return None
-

@@ -1,0 +1,161 @@
+"""Going back and forth: plans that only read, and applying exactly what a plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+from blake3 import blake3
+
+from takeback.engine import history
+from takeback.engine.changes import Change, as_text, summary
+from takeback.engine.commit import Draft, Said, publish
+from takeback.engine.context import Context, Tip, pointer
+from takeback.engine.diff import changes_between
+from takeback.errors import BadRequest, Conflict, NothingToRedo, NothingToUndo, PlanStale
+from takeback.model.ids import BOOKMARK, Bookmark, bookmark, shown
+from takeback.model.records import Checkpoint, Pointer
+
+SCOPES = frozenset({"state"})
+
+
+class Part(Protocol):
+    """One kind of thing that a plan goes back over: state now; effects, files and memory join it."""
+
+    name: str
+
+    def summary(self, limit: int = 4) -> str:
+        """A line for people; empty when this part changes nothing."""
+        ...
+
+    def lines(self, limit: int | None = None) -> list[str]: ...
+
+    def as_dict(self) -> dict[str, Any]: ...
+
+
+class StatePart:
+    """What a plan does to the state."""
+
+    name = "state"
+
+    def __init__(self, find: Callable[[], list[Change]]) -> None:
+        self._find, self._changes = find, None
+
+    _changes: list[Change] | None
+
+    @property
+    def changes(self) -> list[Change]:
+        """What differs from the head; found when it is first looked at."""
+        if self._changes is None:
+            self._changes = self._find()
+        return self._changes
+
+    def summary(self, limit: int = 4) -> str:
+        return summary(self.changes, limit)
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        return as_text(self.changes, limit)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"part": self.name, "changes": [change.as_dict() for change in self.changes]}
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Where a plan goes: the verb, the head that it saw, the checkpoint whose state comes back, and the draft."""
+
+    kind: str
+    head: Checkpoint
+    target: Checkpoint
+    draft: Draft
+    undoes: Checkpoint | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of all that the plan saw: if it is another when it is applied, something moved."""
+        seen = self.kind.encode() + self.head.digest + self.target.digest + self.draft.root
+        return shown(blake3(seen).digest())
+
+
+def to_checkpoint(ctx: Context, tip: Tip, target: Checkpoint) -> Move:
+    """Roll back (or forward) to any version: a new operation, with the head's stack below it."""
+    return Move("rollback", tip.head, target, _restoring(target, "rollback", origin=pointer(target)))
+
+
+def back(ctx: Context, tip: Tip, mark: Any = None) -> Move:
+    """Take back the last operation, or go exactly to what a bookmark names."""
+    version = tip.head.version + 1
+    if mark is not None:
+        if not (isinstance(mark, str) and BOOKMARK.fullmatch(mark)):
+            raise BadRequest(
+                f"{mark!r} is no bookmark", thread=tip.info.name, hint="Use rollback for any other reference"
+            )
+        target = history.resolve(ctx, tip, mark)
+        return Move("undo", tip.head, target, _undoing(target, None, version))
+    top = tip.head.undo_top
+    if top is None:
+        raise NothingToUndo(
+            "no operation is left to take back", thread=tip.info.name, checkpoint=tip.head.version
+        )
+    undone = history.at_version(ctx, tip, top)
+    assert undone.before is not None
+    target = history.at_version(ctx, tip, undone.before)
+    return Move("undo", tip.head, target, _undoing(target, top, version), undone)
+
+
+def forth(ctx: Context, tip: Tip) -> Move:
+    """Take back the last undo: what stood before it comes again, stack and all."""
+    top = tip.head.redo_top
+    if top is None:
+        raise NothingToRedo(
+            "no undo is left to take back",
+            thread=tip.info.name,
+            checkpoint=tip.head.version,
+            hint="A new operation ends the redo; rollback reaches every version",
+        )
+    undone = history.at_version(ctx, tip, top)
+    assert undone.before is not None
+    target = history.at_version(ctx, tip, undone.before)
+    stack = (target.undo_top, target.redo_top)
+    draft = _restoring(target, "redo", origin=pointer(target), undoes=top, stack=stack)
+    return Move("redo", tip.head, target, draft, undone)
+
+
+def state_part(ctx: Context, move: Move) -> StatePart:
+    return StatePart(lambda: changes_between(ctx, move.head.state_root, move.draft.root))
+
+
+def apply(ctx: Context, tip: Tip, move: Move, said: Said) -> tuple[Tip, Bookmark]:
+    """Do exactly what the plan says, or refuse because something moved."""
+    if tip.head.digest != move.head.digest:
+        raise _stale(tip, move)
+    draft = msgspec.structs.replace(move.draft, said=said)
+    try:
+        return publish(ctx, tip, draft), bookmark(tip.head.id)
+    except Conflict as error:
+        raise _stale(tip, move, error.actual) from None
+
+
+def _undoing(target: Checkpoint, undoes: int | None, version: int) -> Draft:
+    stack = (target.undo_top, version)
+    return _restoring(target, "undo", origin=pointer(target), undoes=undoes, stack=stack)
+
+
+def _restoring(
+    target: Checkpoint,
+    kind: str,
+    *,
+    origin: Pointer,
+    undoes: int | None = None,
+    stack: tuple[int | None, int | None] | None = None,
+) -> Draft:
+    return Draft(kind, target.state_root, Said(), origin=origin, undoes=undoes, stack=stack)
+
+
+def _stale(tip: Tip, move: Move, actual: str | None = None) -> PlanStale:
+    return PlanStale(
+        f"the plan was made at {move.head.id}; the head is {actual or tip.head.id} now",
+        thread=tip.info.name,
+        checkpoint=move.head.version,
+        hint="Make a new plan, and look at it",
+    )

@@ -1,0 +1,78 @@
+"""Threads as a whole: opening, listing, labelling, deleting, and the log of what was done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from takeback.engine.context import Context, Tip
+from takeback.errors import ThreadDeleted, WrongOwner
+from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
+from takeback.model.refs import check_label
+from takeback.storage.base import Batch, DropLabel, PutLabel, Row, ThreadQuery, Tombstone
+
+
+def check_owner(tip: Tip, agent: str | None, user: str | None) -> None:
+    """Two conversations never mix: an existing thread is opened with its own agent and user, or none."""
+    for what, asked, has in (("agent", agent, tip.info.agent), ("user", user, tip.info.user)):
+        if asked is not None and asked != has:
+            raise WrongOwner(
+                f"the thread belongs to {what} {has!r}, not {asked!r}"
+                if has
+                else f"the thread has no {what}",
+                thread=tip.info.name,
+                hint="Choose another name, or leave it out to open the thread as it is",
+            )
+
+
+def listed(ctx: Context, query: ThreadQuery) -> list[ThreadInfo]:
+    return ctx.storage.threads(ctx.tenant, query)
+
+
+def latest(ctx: Context) -> ThreadInfo | None:
+    """The thread that was written to last."""
+    return max(ctx.storage.threads(ctx.tenant, ThreadQuery()), key=lambda info: info.updated_us, default=None)
+
+
+def label(ctx: Context, tip: Tip, name: str, target: Checkpoint) -> None:
+    """A label names a checkpoint, in place of what it named before; the audit log remembers."""
+    check_label(name)
+    info = tip.info
+    entry = ctx.audit("label.put", info, ctx.actor, label=name, version=target.version)
+    _write(ctx, info, [PutLabel(info.uid, name, target.version), entry])
+
+
+def unlabel(ctx: Context, tip: Tip, name: str) -> None:
+    info = tip.info
+    entry = ctx.audit("label.removed", info, ctx.actor, label=name)
+    _write(ctx, info, [DropLabel(info.uid, name), entry])
+
+
+def delete(ctx: Context, tip: Tip, reason: str | None) -> None:
+    """A tombstone takes the thread's place: late writers cannot pass it, and forks keep what they share."""
+    info, head = tip.info, tip.head
+    entry = ctx.audit(
+        "thread.deleted", info, ctx.actor, reason=reason, versions=head.version + 1, head_digest=head.digest
+    )
+    _write(ctx, info, [Tombstone(info.uid, ctx.clock()), entry])
+
+
+def audit(ctx: Context, uid: bytes | None) -> Iterator[AuditEntry]:
+    """The audit log, oldest first, a page at a time."""
+    after = 0
+    while True:
+        page = ctx.storage.audit(ctx.tenant, uid=uid, after=after, limit=200)
+        if not page:
+            return
+        yield from page
+        after = page[-1].key
+
+
+def record(ctx: Context, tip: Tip, action: str, **detail: Any) -> None:
+    """An entry of the audit log by itself."""
+    ctx.storage.apply(Batch(ctx.tenant, [ctx.audit(action, tip.info, ctx.actor, **detail)]))
+
+
+def _write(ctx: Context, info: ThreadInfo, rows: list[Row]) -> None:
+    if ctx.storage.apply(Batch(ctx.tenant, rows)) is not None:
+        raise ThreadDeleted("the thread was deleted", thread=info.name)

@@ -1,0 +1,231 @@
+"""Trust: recomputing everything that a thread's history rests on, and seals to check it against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from blake3 import blake3
+
+from takeback.engine.context import Context
+from takeback.engine.seals import Seal
+from takeback.errors import CorruptObject
+from takeback.model.ids import shown
+from takeback.model.records import Checkpoint, Pointer, ThreadInfo, sign
+from takeback.model.tree.walk import references
+
+_PAGE = 500
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something that does not hold, and where."""
+
+    kind: str
+    message: str
+    version: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "version": self.version, "message": self.message}
+
+    def __str__(self) -> str:
+        return self.message if self.version is None else f"version {self.version}: {self.message}"
+
+
+class Report(msgspec.Struct):
+    """What `verify` looked at and found."""
+
+    thread: str
+    checkpoints: int = 0
+    objects: int = 0
+    signed: int = 0
+    sealed_to: int | None = None
+    problems: list[Problem] = []
+    notes: list[str] = []
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "thread": self.thread,
+            "ok": self.ok,
+            "checkpoints": self.checkpoints,
+            "objects": self.objects,
+            "signed": self.signed,
+            "sealed_to": self.sealed_to,
+            "problems": [problem.as_dict() for problem in self.problems],
+            "notes": self.notes,
+        }
+
+    def __str__(self) -> str:
+        checked = f"{self.checkpoints:,} checkpoints, {self.objects:,} objects"
+        if self.ok:
+            return f"{self.thread}: sound ({checked})"
+        found = "\n".join(f"  {problem}" for problem in self.problems)
+        return f"{self.thread}: {len(self.problems)} problems ({checked})\n{found}"
+
+
+def verify(ctx: Context, info: ThreadInfo, seal: Seal | None = None) -> Report:
+    """Walk the chain from version 0 to the head; every digest is computed from the stored bytes."""
+    report = Report(info.name)
+    check = _Check(ctx, info, report)
+    for version, row in _rows(ctx, info):
+        if isinstance(row, Checkpoint):
+            check.row(row)
+        else:
+            report.problems.append(Problem("record", row, version))
+            check.previous = None
+        if seal is not None and version == seal.version:
+            _against(report, seal, row)
+    check.end()
+    if seal is not None and seal.version > info.head:
+        what = f"the seal names version {seal.version}; the head is {info.head}: the end was cut off"
+        report.problems.append(Problem("truncated", what))
+    return report
+
+
+class _Check:
+    """What is carried from one row to the next."""
+
+    def __init__(self, ctx: Context, info: ThreadInfo, report: Report) -> None:
+        self.ctx, self.info, self.report = ctx, info, report
+        self.previous: Checkpoint | None = None
+        self.next_version = 0
+        self.seen: set[bytes] = set()
+        self.began_signed = False
+
+    def row(self, c: Checkpoint) -> None:
+        self.report.checkpoints += 1
+        self._chain(c)
+        self._pointers(c)
+        self._signature(c)
+        self._objects(c)
+        self.previous, self.next_version = c, c.version + 1
+
+    def end(self) -> None:
+        info, last = self.info, self.previous
+        if last is None or (last.version, last.digest) != (info.head, info.head_digest):
+            self._problem(
+                "head", f"the thread says its head is version {info.head}, and the chain does not end there"
+            )
+        if self.ctx.key is not None and not (last and last.mac):
+            self._problem("signature", "the head is not signed", last.version if last else None)
+
+    def _chain(self, c: Checkpoint) -> None:
+        if c.version != self.next_version:
+            gap = f"versions {self.next_version} to {c.version - 1} are missing"
+            self._problem("gap", gap, c.version)
+            self.previous = None
+        if c.uid != self.info.uid:
+            self._problem("foreign", "the record belongs to another thread", c.version)
+        expected = b"" if c.version == 0 else self.previous.digest if self.previous else None
+        if expected is not None and c.previous != expected:
+            self._problem("chain", "the record does not follow the one before it", c.version)
+        if self.previous is not None and c.time_us < self.previous.time_us:
+            self._problem("time", "recorded before the version that it follows", c.version)
+        opens = c.version == 0 or c.origin is not None
+        line = c.version if opens else self.previous.line if self.previous else c.line
+        if c.line != line:
+            self._problem("line", f"stands on line {c.line}, and should on {line}", c.version)
+
+    def _pointers(self, c: Checkpoint) -> None:
+        for what, target in (("origin", c.origin), ("merged checkpoint", c.merged)):
+            if target is not None:
+                self._pointer(c, what, target)
+
+    def _pointer(self, c: Checkpoint, what: str, target: Pointer) -> None:
+        try:
+            found = self.ctx.storage.checkpoint(self.ctx.tenant, target.uid, target.version)
+        except CorruptObject as error:
+            self._problem("pointer", f"its {what} is damaged: {error.what}", c.version)
+            return
+        if found is not None:
+            if found.digest != target.digest:
+                self._problem("pointer", f"its {what} is not the checkpoint that it was", c.version)
+            return
+        info = self.ctx.storage.thread_by_uid(self.ctx.tenant, target.uid)
+        if info is not None and info.deleted_us is None:
+            self._problem("pointer", f"its {what} is missing from {info.name!r}", c.version)
+        else:
+            where = f"{info.name!r}, which was deleted" if info else "a thread that is not in this store"
+            self.report.notes.append(f"version {c.version}: its {what} is in {where}")
+
+    def _signature(self, c: Checkpoint) -> None:
+        if self.ctx.key is None:
+            return
+        if c.mac is None:
+            # Before the first signed version the chain itself protects them: its digest covers theirs.
+            if self.began_signed:
+                self._problem("signature", "is not signed, and those before it are", c.version)
+            return
+        self.began_signed = True
+        if c.mac == sign(c.digest, self.ctx.key):
+            self.report.signed += 1
+        else:
+            self._problem("signature", "is signed with another key, or forged", c.version)
+
+    def _objects(self, c: Checkpoint) -> None:
+        todo = [c.state_root]
+        while todo:
+            todo = [digest for digest in dict.fromkeys(todo) if digest not in self.seen]
+            self.seen.update(todo)
+            todo = self._read(c, todo)
+
+    def _read(self, c: Checkpoint, digests: list[bytes]) -> list[bytes]:
+        below: list[bytes] = []
+        for digest in digests:
+            try:
+                payload = self.ctx.storage.objects(self.ctx.tenant, [digest]).get(digest)
+                if payload is None:
+                    self._problem("object", f"object {shown(digest)} is missing", c.version)
+                    continue
+                if blake3(payload).digest() != digest:
+                    self._problem("object", f"object {shown(digest)} is not what it was", c.version)
+                    continue
+                self.report.objects += 1
+                below += references(payload)
+            except CorruptObject as error:
+                self._problem("object", error.what, c.version)
+        return below
+
+    def _problem(self, kind: str, message: str, version: int | None = None) -> None:
+        self.report.problems.append(Problem(kind, message, version))
+
+
+def _rows(ctx: Context, info: ThreadInfo) -> Iterator[tuple[int, Checkpoint | str]]:
+    """Every stored row in order, also beyond the head that the thread claims; a damaged one as what is wrong."""
+    low = 0
+    while True:
+        try:
+            page = ctx.storage.checkpoints(ctx.tenant, info.uid, low, low + _PAGE - 1)
+            found: list[tuple[int, Checkpoint | str]] = [(c.version, c) for c in page]
+        except CorruptObject:
+            found = _one_by_one(ctx, info, low)
+        yield from found
+        low += _PAGE
+        if low > info.head and not found:
+            return
+
+
+def _one_by_one(ctx: Context, info: ThreadInfo, low: int) -> list[tuple[int, Checkpoint | str]]:
+    found: list[tuple[int, Checkpoint | str]] = []
+    for version in range(low, low + _PAGE):
+        try:
+            row = ctx.storage.checkpoint(ctx.tenant, info.uid, version)
+        except CorruptObject as error:
+            found.append((version, error.what))
+            continue
+        if row is not None:
+            found.append((version, row))
+    return found
+
+
+def _against(report: Report, seal: Seal, row: Checkpoint | str) -> None:
+    if isinstance(row, Checkpoint) and row.digest == seal.digest:
+        report.sealed_to = seal.version
+    else:
+        report.problems.append(
+            Problem("sealed", "is not the checkpoint that was sealed: history was rewritten", seal.version)
+        )

@@ -1,0 +1,118 @@
+"""Plans and receipts as callers hold them: what will be done, and what was."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from takeback.engine.merge3 import MergeClash
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from takeback.engine.rollback import Move, Part
+    from takeback.model.ids import Bookmark
+    from takeback.model.records import Checkpoint
+    from takeback.thread import Thread
+
+
+class Plan:
+    """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
+
+    def __init__(
+        self, thread: Thread[Any], move: Move, parts: list[Part], conflicts: list[MergeClash]
+    ) -> None:
+        self._thread, self._move = thread, move
+        self.parts = parts
+        self.conflicts = conflicts
+
+    @property
+    def thread(self) -> str:
+        return self._thread.name
+
+    @property
+    def kind(self) -> str:
+        """rollback, undo, redo, revert or merge."""
+        return self._move.kind
+
+    @property
+    def head(self) -> Checkpoint:
+        """The head that the plan was made at; if it moves, the plan is stale."""
+        return self._move.head
+
+    @property
+    def target(self) -> Checkpoint:
+        """The checkpoint that comes back; for a merge, what is brought in; for a revert, what is taken back."""
+        return self._move.target
+
+    @property
+    def undoes(self) -> Checkpoint | None:
+        """The operation that an undo, redo or revert takes back."""
+        return self._move.undoes
+
+    @property
+    def digest(self) -> str:
+        """Of what the plan saw."""
+        return self._move.digest
+
+    def apply(
+        self, reason: str | None = None, *, actor: str | None = None, meta: Mapping[str, Any] | None = None
+    ) -> Receipt:
+        """Do exactly this; `PlanStale` if anything moved, `MergeConflict` if both sides cannot hold."""
+        return self._thread._apply(self, self._move, reason, actor, meta)
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        """What each part does, a line a change."""
+        return [line for part in self.parts for line in part.lines(limit)] + [
+            f"conflict at {clash}" for clash in self.conflicts
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "thread": self.thread,
+            "kind": self.kind,
+            "head": self.head.version,
+            "target": self.target.version,
+            "undoes": self.undoes.version if self.undoes else None,
+            "digest": self.digest,
+            "parts": [part.as_dict() for part in self.parts],
+            "conflicts": [clash.as_dict() for clash in self.conflicts],
+        }
+
+    def __str__(self) -> str:
+        said = [text for part in self.parts if (text := part.summary())]
+        said += [f"conflict at {clash}" for clash in self.conflicts]
+        return " · ".join(said) or "nothing changes"
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.kind} of {self.thread!r}: {self}>"
+
+
+class Receipt:
+    """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""
+
+    def __init__(self, thread: Thread[Any], plan: Plan, checkpoint: Checkpoint, bookmark: Bookmark) -> None:
+        self._thread = thread
+        self.checkpoint = checkpoint
+        self.bookmark = bookmark
+        self.done = [text for part in plan.parts if (text := part.summary())]
+        self.standing: list[str] = []
+
+    @property
+    def state(self) -> Any:
+        """The state after it."""
+        return self._thread.at(self.checkpoint).state
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "checkpoint": self.checkpoint.as_dict(),
+            "bookmark": self.bookmark,
+            "done": self.done,
+            "standing": self.standing,
+        }
+
+    def __str__(self) -> str:
+        made = f"version {self.checkpoint.version} ({self.checkpoint.kind})"
+        return " · ".join([made, *self.done, f"bookmark {self.bookmark}"])
+
+    def __repr__(self) -> str:
+        return f"<Receipt {self}>"

@@ -1,0 +1,192 @@
+"""The façade of a store: opening it, and the threads of one tenant in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+from takeback.engine import commit as commits
+from takeback.engine import threads, transfer
+from takeback.engine.commit import Identity, Said
+from takeback.engine.context import Context
+from takeback.engine.verify import Report
+from takeback.errors import BadRequest, ThreadExists
+from takeback.model import canonical, ids, refs
+from takeback.model.records import AuditEntry, ThreadInfo
+from takeback.storage import connect
+from takeback.storage.base import StoreInfo, ThreadQuery
+from takeback.thread import Meta, Thread
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from takeback.storage.base import Storage
+
+M = TypeVar("M")
+
+
+def open(  # the name that users read: takeback.open
+    url: str | os.PathLike[str],
+    tenant: str = "default",
+    actor: str | None = None,
+    *,
+    key: bytes | None = None,
+    durability: str = "full",
+    create: bool = True,
+    clock: Callable[[], int] | None = None,
+) -> Repo:
+    """Open a store: a file's path, or ":memory:".
+
+    `key` signs every checkpoint; `durability="relaxed"` trades the newest commits after a power cut (not
+    after a crash of the process) for speed; `create=False` opens only what is there.
+    """
+    if durability not in ("full", "relaxed"):
+        raise BadRequest(f"durability={durability!r} is neither 'full' nor 'relaxed'")
+    return Repo(
+        connect(os.fspath(url), create=create, durability=durability),
+        tenant=tenant,
+        actor=actor,
+        key=key,
+        clock=clock,
+    )
+
+
+class Repo:
+    """One store, as one tenant sees it. Use it as a context manager, or close it."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        tenant: str = "default",
+        actor: str | None = None,
+        key: bytes | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        refs.check_name(tenant, "tenant")
+        self._ctx = Context(storage, tenant=tenant, actor=actor, key=key, clock=clock)
+
+    @property
+    def tenant(self) -> str:
+        return self._ctx.tenant
+
+    @property
+    def actor(self) -> str | None:
+        """Who acts where a call does not say."""
+        return self._ctx.actor
+
+    @overload
+    def thread(self, name: str | None = None, *, agent: str | None = None, user: str | None = None,
+               meta: Meta = None, initial: Any = None) -> Thread[Any]: ...  # fmt: skip
+
+    @overload
+    def thread(self, name: str | None = None, *, agent: str | None = None, user: str | None = None,
+               meta: Meta = None, initial: Any = None, model: type[M]) -> Thread[M]: ...  # fmt: skip
+
+    def thread(
+        self,
+        name: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        meta: Meta = None,
+        initial: Any = None,
+        model: Any = None,
+    ) -> Thread[Any]:
+        """Open a thread. It comes into being with its first version; `initial` is version 0 if it has none.
+
+        Without a name it is given a good one. An existing thread of another agent or user is refused.
+        """
+        name = refs.check_name(name) if name is not None else ids.thread_name()
+        tip = self._ctx.tip(name)
+        if tip is not None:
+            threads.check_owner(tip, agent, user)
+            identity = Identity(name, tip.info.agent, tip.info.user, tip.info.meta)
+            return Thread(self._ctx, identity, tip, model)
+        identity = Identity(name, agent, user, dict(meta or {}))
+        if initial is None:
+            return Thread(self._ctx, identity, None, model)
+        draft = commits.draft_state(self._ctx, None, initial, "initial", Said())
+        try:
+            return Thread(self._ctx, identity, commits.create(self._ctx, identity, draft), model)
+        except ThreadExists:  # somebody was faster: then it is open like any other
+            return self.thread(name, agent=agent, user=user, meta=meta, model=model)
+
+    def threads(
+        self,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int | None = None,
+        after: ThreadInfo | None = None,
+    ) -> list[ThreadInfo]:
+        """The living threads, newest first; `after` goes on where a list with a limit ended."""
+        return threads.listed(
+            self._ctx,
+            ThreadQuery(
+                agent=agent,
+                user=user,
+                meta=dict(meta or {}),
+                created_after_us=_micros(created_after),
+                created_before_us=_micros(created_before),
+                limit=limit,
+                after=None if after is None else after.key,
+            ),
+        )
+
+    def latest(self) -> ThreadInfo | None:
+        """The thread that was written to last."""
+        return threads.latest(self._ctx)
+
+    def audit(self) -> Iterator[AuditEntry]:
+        """What was done beside checkpoints, in the order in which it was done: deletions, labels, seals, imports."""
+        return threads.audit(self._ctx, None)
+
+    def verify(self) -> Iterator[Report]:
+        """Every thread's report, one after another."""
+        return (self.thread(info.name).verify() for info in self.threads())
+
+    def export(self, name: str, path: str | os.PathLike[str]) -> int:
+        """Write a thread to one portable file; how many checkpoints it holds."""
+        return transfer.export(self._ctx, self.thread(name).info, os.fspath(path))
+
+    def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> Thread[Any]:
+        """Bring a thread in from a file, verified, under its own name or another."""
+        info = transfer.bring_in(self._ctx, os.fspath(path), None if name is None else refs.check_name(name))
+        return self.thread(info.name)
+
+    def info(self) -> StoreInfo:
+        """What the store is, where, and how much it holds."""
+        return self._ctx.storage.info()
+
+    def damage(self) -> list[str]:
+        """What the database underneath finds wrong with its own file; empty when it is sound."""
+        return self._ctx.storage.damage()
+
+    def close(self) -> None:
+        """Let go of the store; a second call does nothing."""
+        self._ctx.storage.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Repo of tenant {self.tenant!r}>"
+
+
+def _micros(time: datetime | None) -> int | None:
+    if time is None:
+        return None
+    if time.utcoffset() is None:
+        raise BadRequest(f"{time!r} has no time zone", hint="Give it one, for example datetime.UTC")
+    return canonical.micros(time)
