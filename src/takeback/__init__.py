@@ -1,135 +1,122 @@
-"""takeback: a durable undo for AI agents."""
+"""takeback: a durable undo for AI agents.
+
+import takeback
+
+tb = takeback.open("agent.db")
+trip = tb.thread("travel/42", initial={"messages": []})
+with trip.step("book") as s:
+    s.state["to"] = "NYC"
+print(trip.plan_undo())
+trip.undo()
+"""
 
 from __future__ import annotations
 
-from takeback import errors
+from typing import TYPE_CHECKING, Any
+
 from takeback._version import __version__
-from takeback.engine.changes import MISSING, Change
-from takeback.engine.diff import Diff
-from takeback.engine.merge3 import MergeClash
-from takeback.engine.patch import DELETE
-from takeback.engine.seals import Seal
-from takeback.engine.verify import Problem, Report
-from takeback.errors import (
-    AmbiguousReference,
-    BadExport,
-    BadName,
-    BadPatch,
-    BadPath,
-    BadReference,
-    BadRequest,
-    BadSeal,
-    BadState,
-    Conflict,
-    CorruptObject,
-    ForkedProcess,
-    IntegrityError,
-    MergeConflict,
-    MissingExtra,
-    Moved,
-    NetworkFilesystem,
-    NewerStore,
-    NotAStore,
-    NotFound,
-    NothingToRedo,
-    NothingToUndo,
-    PlanStale,
-    ReadOnlyState,
-    ReadOnlyStore,
-    Removed,
-    StepOpen,
-    StoreBusy,
-    StoreClosed,
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreUnavailable,
-    TakebackError,
-    ThreadDeleted,
-    ThreadExists,
-    TooDeep,
-    TooLarge,
-    UnknownCheckpoint,
-    UnknownLabel,
-    UnknownOutcome,
-    UnknownThread,
-    Unstorable,
-    WrongOwner,
-    WrongThread,
-)
-from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
-from takeback.plan import Plan, Receipt
-from takeback.repo import Repo, open
-from takeback.step import Step
-from takeback.storage.base import StoreInfo
-from takeback.thread import History, Thread, View
+
+if TYPE_CHECKING:
+    from takeback import errors
+    from takeback.aio import aopen
+    from takeback.engine.changes import MISSING, Change
+    from takeback.engine.diff import Diff
+    from takeback.engine.merge3 import MergeClash
+    from takeback.engine.patch import DELETE
+    from takeback.engine.seals import Seal
+    from takeback.engine.verify import Problem, Report
+    from takeback.errors import (
+        Conflict,
+        MergeConflict,
+        NothingToRedo,
+        NothingToUndo,
+        PlanStale,
+        TakebackError,
+        UnknownThread,
+    )
+    from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
+    from takeback.plan import Plan, Receipt
+    from takeback.repo import Repo, open
+    from takeback.step import Step
+    from takeback.storage.base import StoreInfo
+    from takeback.thread import Thread
+    from takeback.view import History, View
+
+# Where each public name lives. They are looked up when they are first used, so that a command that
+# prints its version, or a hook that runs on every tool call, does not pay for what it does not need.
+_HOMES = {
+    "takeback.aio": ("aopen",),
+    "takeback.engine.changes": ("MISSING", "Change"),
+    "takeback.engine.diff": ("Diff",),
+    "takeback.engine.merge3": ("MergeClash",),
+    "takeback.engine.patch": ("DELETE",),
+    "takeback.engine.seals": ("Seal",),
+    "takeback.engine.verify": ("Problem", "Report"),
+    "takeback.errors": (
+        "Conflict",
+        "MergeConflict",
+        "NothingToRedo",
+        "NothingToUndo",
+        "PlanStale",
+        "TakebackError",
+        "UnknownThread",
+    ),
+    "takeback.model.records": ("AuditEntry", "Checkpoint", "ThreadInfo"),
+    "takeback.plan": ("Plan", "Receipt"),
+    "takeback.repo": ("Repo", "open"),
+    "takeback.step": ("Step",),
+    "takeback.storage.base": ("StoreInfo",),
+    "takeback.thread": ("Thread",),
+    "takeback.view": ("History", "View"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name == "errors":
+        return import_module("takeback.errors")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'takeback' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 __all__ = [
     "DELETE",
     "MISSING",
-    "AmbiguousReference",
     "AuditEntry",
-    "BadExport",
-    "BadName",
-    "BadPatch",
-    "BadPath",
-    "BadReference",
-    "BadRequest",
-    "BadSeal",
-    "BadState",
     "Change",
     "Checkpoint",
     "Conflict",
-    "CorruptObject",
     "Diff",
-    "ForkedProcess",
     "History",
-    "IntegrityError",
     "MergeClash",
     "MergeConflict",
-    "MissingExtra",
-    "Moved",
-    "NetworkFilesystem",
-    "NewerStore",
-    "NotAStore",
-    "NotFound",
     "NothingToRedo",
     "NothingToUndo",
     "Plan",
     "PlanStale",
     "Problem",
-    "ReadOnlyState",
-    "ReadOnlyStore",
     "Receipt",
-    "Removed",
     "Repo",
     "Report",
     "Seal",
     "Step",
-    "StepOpen",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreCorrupt",
-    "StoreError",
-    "StoreFull",
     "StoreInfo",
-    "StoreUnavailable",
     "TakebackError",
     "Thread",
-    "ThreadDeleted",
-    "ThreadExists",
     "ThreadInfo",
-    "TooDeep",
-    "TooLarge",
-    "UnknownCheckpoint",
-    "UnknownLabel",
-    "UnknownOutcome",
     "UnknownThread",
-    "Unstorable",
     "View",
-    "WrongOwner",
-    "WrongThread",
     "__version__",
+    "aopen",
     "errors",
     "open",
 ]

@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def target(self) -> Checkpoint:
-        """The checkpoint that comes back; for a merge, what is brought in; for a revert, what is taken back."""
+        """The checkpoint that comes back; what a merge brings in; what a revert takes back."""
         return self._move.target
 
     @property

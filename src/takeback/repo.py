@@ -78,12 +78,27 @@ class Repo:
         return self._ctx.actor
 
     @overload
-    def thread(self, name: str | None = None, *, agent: str | None = None, user: str | None = None,
-               meta: Meta = None, initial: Any = None) -> Thread[Any]: ...  # fmt: skip
+    def thread(
+        self,
+        name: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        meta: Meta = None,
+        initial: Any = None,
+    ) -> Thread[Any]: ...
 
     @overload
-    def thread(self, name: str | None = None, *, agent: str | None = None, user: str | None = None,
-               meta: Meta = None, initial: Any = None, model: type[M]) -> Thread[M]: ...  # fmt: skip
+    def thread(
+        self,
+        name: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        meta: Meta = None,
+        initial: Any = None,
+        model: type[M],
+    ) -> Thread[M]: ...
 
     def thread(
         self,
@@ -144,7 +159,7 @@ class Repo:
         return threads.latest(self._ctx)
 
     def audit(self) -> Iterator[AuditEntry]:
-        """What was done beside checkpoints, in the order in which it was done: deletions, labels, seals, imports."""
+        """What was done beside checkpoints, oldest first: deletions, labels, seals, imports."""
         return threads.audit(self._ctx, None)
 
     def verify(self) -> Iterator[Report]:

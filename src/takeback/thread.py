@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from takeback.engine import commit as commits
 from takeback.engine import fork as forks
@@ -12,6 +12,7 @@ from takeback.engine.commit import Draft, Identity, Said
 from takeback.engine.context import Context, Tip, needed
 from takeback.engine.diff import Diff
 from takeback.engine.patch import edits, json_patch, merge_patch
+from takeback.engine.rollback import Move
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
 from takeback.errors import BadRequest, Conflict, CorruptObject, ReadOnlyState, ThreadExists, UnknownThread
@@ -22,6 +23,7 @@ from takeback.model.tree.read import read_at
 from takeback.plan import Plan, Receipt
 from takeback.step import Step, refuse_open
 from takeback.typed import load
+from takeback.view import History, View
 
 S = TypeVar("S")
 Meta: TypeAlias = "Mapping[str, Any] | None"
@@ -70,7 +72,7 @@ class Thread(Generic[S]):
     @property
     def state(self) -> S:
         """The head's state as last read: read-only, or an instance of the thread's model."""
-        return self._state_of(self._need().head)
+        return cast(S, self._state_of(self._need().head))
 
     @state.setter
     def state(self, value: S) -> None:  # noqa: ARG002 (refused whatever it is)
@@ -135,37 +137,77 @@ class Thread(Generic[S]):
     ) -> Checkpoint:
         """Set some keys (`"to"`) or paths (`"/plan/0"`); `takeback.DELETE` removes one. The rest stays."""
         found = edits(changes)
-        return self._edited(lambda tip, said: commits.draft_edits(self._ctx, tip, found, "patch", said),
-                            _said(reason, actor, meta), on_conflict, expect)  # fmt: skip
+        return self._edited(
+            lambda tip, said: commits.draft_edits(self._ctx, tip, found, "patch", said),
+            _said(reason, actor, meta),
+            on_conflict,
+            expect,
+        )
 
-    def merge_patch(self, document: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None,
-                    expect: Any = None) -> Checkpoint:  # fmt: skip
+    def merge_patch(
+        self,
+        document: Any,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        expect: Any = None,
+    ) -> Checkpoint:
         """RFC 7396: nested, and None removes."""
         return self._patched(lambda state: merge_patch(state, document), _said(reason, actor, meta), expect)
 
-    def json_patch(self, operations: Sequence[Mapping[str, Any]], *, reason: str | None = None,
-                   actor: str | None = None, meta: Meta = None, expect: Any = None) -> Checkpoint:  # fmt: skip
+    def json_patch(
+        self,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        expect: Any = None,
+    ) -> Checkpoint:
         """RFC 6902: all of the operations, or none."""
         return self._patched(lambda state: json_patch(state, operations), _said(reason, actor, meta), expect)
 
-    def append(self, path: PathLike, item: Any, *, reason: str | None = None, actor: str | None = None,
-               meta: Meta = None, expect: Any = None, on_conflict: OnConflict = "merge") -> Checkpoint:  # fmt: skip
+    def append(
+        self,
+        path: PathLike,
+        item: Any,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        expect: Any = None,
+        on_conflict: OnConflict = "merge",
+    ) -> Checkpoint:
         """Add an item to the list at a path, at the cost of the item; behind what others added meanwhile."""
         return self.extend(
             path, [item], reason=reason, actor=actor, meta=meta, expect=expect, on_conflict=on_conflict
         )
 
-    def extend(self, path: PathLike, items: Sequence[Any], *, reason: str | None = None, actor: str | None = None,
-               meta: Meta = None, expect: Any = None, on_conflict: OnConflict = "merge") -> Checkpoint:  # fmt: skip
+    def extend(
+        self,
+        path: PathLike,
+        items: Sequence[Any],
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        expect: Any = None,
+        on_conflict: OnConflict = "merge",
+    ) -> Checkpoint:
         """Add items to the list at a path."""
         at, added = paths.parse(path), list(items)
-        return self._edited(lambda tip, said: commits.draft_extend(self._ctx, tip, at, added, said),
-                            _said(reason, actor, meta), on_conflict, expect)  # fmt: skip
+        return self._edited(
+            lambda tip, said: commits.draft_extend(self._ctx, tip, at, added, said),
+            _said(reason, actor, meta),
+            on_conflict,
+            expect,
+        )
 
     def step(
         self, label: str = "step", *, reason: str | None = None, actor: str | None = None, meta: Meta = None
     ) -> Step[S]:
-        """`with thread.step("book") as s:` work on `s.state`; one checkpoint when it ends, none on an exception."""
+        """`with thread.step("book") as s:` change `s.state`: one checkpoint at its end, none if it raises."""
         said = Said(reason=reason, actor=actor, step=label, meta=dict(meta or {}))
         return Step(self, label, said)
 
@@ -174,7 +216,7 @@ class Thread(Generic[S]):
     def plan_rollback(self, ref: Any) -> Plan:
         """What going back to a checkpoint will do; reads only."""
         tip = self._need()
-        return self._plan(rollback.to_checkpoint(self._ctx, tip, history.resolve(self._ctx, tip, ref)))
+        return self._plan(rollback.to_checkpoint(tip, history.resolve(self._ctx, tip, ref)))
 
     def plan_undo(self, bookmark: str | None = None) -> Plan:
         """What taking back the last operation (or going to a bookmark) will do."""
@@ -196,8 +238,14 @@ class Thread(Generic[S]):
         """Go back to a checkpoint: a new version that holds its state. Nothing is deleted."""
         return self.plan_rollback(ref).apply(reason, actor=actor, meta=meta)
 
-    def undo(self, bookmark: str | None = None, *, reason: str | None = None, actor: str | None = None,
-             meta: Meta = None) -> Receipt:  # fmt: skip
+    def undo(
+        self,
+        bookmark: str | None = None,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+    ) -> Receipt:
         """One operation back per call, or exactly to a bookmark."""
         return self.plan_undo(bookmark).apply(reason, actor=actor, meta=meta)
 
@@ -213,8 +261,17 @@ class Thread(Generic[S]):
 
     # --- other lines
 
-    def fork(self, at: Any = "head", name: str | None = None, *, agent: str | None = None, user: str | None = None,
-             reason: str | None = None, actor: str | None = None, meta: Meta = None) -> Thread[S]:  # fmt: skip
+    def fork(
+        self,
+        at: Any = "head",
+        name: str | None = None,
+        *,
+        agent: str | None = None,
+        user: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+    ) -> Thread[S]:
         """A new thread that starts at a checkpoint of this one, which is untouched."""
         from takeback.model import ids, refs
 
@@ -237,9 +294,15 @@ class Thread(Generic[S]):
         found = forks.plan_merge(self._ctx, self._need(), theirs)
         return None if found is None else self._plan(found.move, found.clashes)
 
-    def merge(self, other: Thread[Any] | str, *, reason: str | None = None, actor: str | None = None,
-              meta: Meta = None) -> Checkpoint:  # fmt: skip
-        """Bring in what a fork (or the thread it came from) did; `MergeConflict` lists what cannot both hold."""
+    def merge(
+        self,
+        other: Thread[Any] | str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+    ) -> Checkpoint:
+        """Bring in what a fork (or its origin) did; `MergeConflict` lists what cannot both hold."""
         plan = self.plan_merge(other)
         return self.head if plan is None else plan.apply(reason, actor=actor, meta=meta).checkpoint
 
@@ -257,7 +320,7 @@ class Thread(Generic[S]):
         threads.unlabel(self._ctx, self._need(), name)
 
     def verify(self, seal: Seal | str | None = None, *, public_key: bytes | None = None) -> Report:
-        """Recompute everything that the history rests on; against a seal also what was cut off or rewritten."""
+        """Recompute all that the history rests on; against a seal, also what was cut off or rewritten."""
         info = self._recorded()
         if isinstance(seal, str):
             seal = seals.loads(seal)
@@ -301,9 +364,7 @@ class Thread(Generic[S]):
         try:
             return self.refresh()._need().info
         except CorruptObject:
-            found = [
-                info for info in threads.listed(self._ctx, threads.ThreadQuery()) if info.name == self.name
-            ]
+            found = [info for info in threads.listed(self._ctx) if info.name == self.name]
             if not found:
                 raise
             return found[0]
@@ -401,54 +462,16 @@ class Thread(Generic[S]):
             )
         return tip
 
-    def _plan(self, move: rollback.Move, clashes: list[Any] | None = None) -> Plan:
+    def _plan(self, move: Move, clashes: list[Any] | None = None) -> Plan:
         return Plan(self, move, [rollback.state_part(self._ctx, move)], clashes or [])
 
-    def _apply(
-        self, plan: Plan, move: rollback.Move, reason: str | None, actor: str | None, meta: Meta
-    ) -> Receipt:
+    def _apply(self, plan: Plan, move: Move, reason: str | None, actor: str | None, meta: Meta) -> Receipt:
         refuse_open(self, f"a {move.kind}")
         tip = self._need()
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
         self._tip, bookmark = rollback.apply(self._ctx, tip, move, _said(reason, actor, meta))
         return Receipt(self, plan, self._tip.head, bookmark)
-
-
-class View(Generic[S]):
-    """A thread as it was at one checkpoint."""
-
-    def __init__(self, thread: Thread[S], checkpoint: Checkpoint) -> None:
-        self._thread, self.checkpoint = thread, checkpoint
-
-    @property
-    def version(self) -> int:
-        return self.checkpoint.version
-
-    @property
-    def state(self) -> S:
-        """Its state, read-only, or an instance of the thread's model."""
-        return self._thread._state_of(self.checkpoint)  # type: ignore[no-any-return]  # what the model makes
-
-    def get(self, path: PathLike) -> Any:
-        """What stood at a path; the rest is not loaded."""
-        return self._thread._get(self.checkpoint, path)
-
-    def __repr__(self) -> str:
-        return f"<View of {self._thread.name!r} at version {self.version}>"
-
-
-class History:
-    """The checkpoints of a thread: a sequence that is read a page at a time."""
-
-    def __init__(self, ctx: Context, tip: Tip, *, newest_first: bool, inherited: bool) -> None:
-        self._ctx, self._tip, self._newest_first, self._inherited = ctx, tip, newest_first, inherited
-
-    def __iter__(self) -> Iterator[Checkpoint]:
-        return history.walk(self._ctx, self._tip, newest_first=self._newest_first, inherited=self._inherited)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self) if self._inherited else self._tip.head.version + 1
 
 
 def _said(reason: str | None, actor: str | None, meta: Meta) -> Said:

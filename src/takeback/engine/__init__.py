@@ -1,1 +1,1 @@
-"""The verbs: commit, rollback, undo, fork, merge, diff, verify. They know the storage protocol, no database."""
+"""The verbs: commit, rollback, undo, fork, merge, diff, verify. They know the protocol, no database."""

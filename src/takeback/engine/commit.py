@@ -81,7 +81,8 @@ def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     ctx.cache.put(draft.objects.items())
     info = ThreadInfo(
         name=identity.name, uid=uid, agent=identity.agent, user=identity.user, meta=canonical.decode(meta),
-        created_us=first.time_us, head=0, head_digest=first.digest, updated_us=first.time_us, origin=draft.origin,
+        created_us=first.time_us, head=0, head_digest=first.digest, updated_us=first.time_us,
+        origin=draft.origin,
     )  # fmt: skip
     return Tip(info, first)
 

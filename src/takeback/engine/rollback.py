@@ -17,8 +17,6 @@ from takeback.errors import BadRequest, Conflict, NothingToRedo, NothingToUndo, 
 from takeback.model.ids import BOOKMARK, Bookmark, bookmark, shown
 from takeback.model.records import Checkpoint, Pointer
 
-SCOPES = frozenset({"state"})
-
 
 class Part(Protocol):
     """One kind of thing that a plan goes back over: state now; effects, files and memory join it."""
@@ -62,7 +60,7 @@ class StatePart:
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Where a plan goes: the verb, the head that it saw, the checkpoint whose state comes back, and the draft."""
+    """Where a plan goes: the verb, the head that it saw, the checkpoint that it is about, and the draft."""
 
     kind: str
     head: Checkpoint
@@ -77,7 +75,7 @@ class Move(msgspec.Struct, frozen=True):
         return shown(blake3(seen).digest())
 
 
-def to_checkpoint(ctx: Context, tip: Tip, target: Checkpoint) -> Move:
+def to_checkpoint(tip: Tip, target: Checkpoint) -> Move:
     """Roll back (or forward) to any version: a new operation, with the head's stack below it."""
     return Move("rollback", tip.head, target, _restoring(target, "rollback", origin=pointer(target)))
 

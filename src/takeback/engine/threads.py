@@ -25,13 +25,13 @@ def check_owner(tip: Tip, agent: str | None, user: str | None) -> None:
             )
 
 
-def listed(ctx: Context, query: ThreadQuery) -> list[ThreadInfo]:
-    return ctx.storage.threads(ctx.tenant, query)
+def listed(ctx: Context, query: ThreadQuery | None = None) -> list[ThreadInfo]:
+    return ctx.storage.threads(ctx.tenant, query or ThreadQuery())
 
 
 def latest(ctx: Context) -> ThreadInfo | None:
     """The thread that was written to last."""
-    return max(ctx.storage.threads(ctx.tenant, ThreadQuery()), key=lambda info: info.updated_us, default=None)
+    return max(listed(ctx), key=lambda info: info.updated_us, default=None)
 
 
 def label(ctx: Context, tip: Tip, name: str, target: Checkpoint) -> None:

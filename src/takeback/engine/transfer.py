@@ -93,7 +93,8 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
             running.update(framed)
             stream.write(framed)
 
-        emit("header", _FORMAT, info.name, bytes(info.uid), info.agent, info.user, canonical.encode(info.meta),
+        meta = canonical.encode(info.meta)
+        emit("header", _FORMAT, info.name, bytes(info.uid), info.agent, info.user, meta,
              info.created_us, info.head)  # fmt: skip
         for row in _stored(ctx, info):
             count += 1

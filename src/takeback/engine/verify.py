@@ -195,7 +195,7 @@ class _Check:
 
 
 def _rows(ctx: Context, info: ThreadInfo) -> Iterator[tuple[int, Checkpoint | str]]:
-    """Every stored row in order, also beyond the head that the thread claims; a damaged one as what is wrong."""
+    """Every stored row in order, also beyond the claimed head; a damaged one as what is wrong with it."""
     low = 0
     while True:
         try:

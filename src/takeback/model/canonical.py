@@ -107,13 +107,14 @@ def _sound(value: Any, room: int) -> bool:
     if kind is list:
         return room > 0 and all(type(item) is str or _sound(item, room - 1) for item in value)
     if kind is int:
-        return -0x8000_0000_0000_0000 <= value <= 0x7FFF_FFFF_FFFF_FFFF
+        number: int = value
+        return -0x8000_0000_0000_0000 <= number <= 0x7FFF_FFFF_FFFF_FFFF
     if kind is float:
         return math.isfinite(value)
     if kind is bytes or isinstance(value, datetime):
         return True
     plain = _model(value)
-    return plain is not value and _sound(plain, room)
+    return (plain is not value) and _sound(plain, room)
 
 
 def _default(value: Any) -> Any:

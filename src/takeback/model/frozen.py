@@ -47,7 +47,7 @@ class ReadOnlyDict(dict[str, Any]):
         return item
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401 (get itself)
 
     def __iter__(self) -> Iterator[str]:  # overridden, so that dict(view) asks for each child
         return dict.__iter__(self)
@@ -76,7 +76,7 @@ class ReadOnlyDict(dict[str, Any]):
     def __ror__(self, other: Any) -> Any:
         return other | self.copy()
 
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]  # writing is refused on purpose
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
 
 class ReadOnlyList(list[Any]):
@@ -119,7 +119,7 @@ class ReadOnlyList(list[Any]):
         return (copy.copy, (self.copy(),))
 
     def __add__(self, other: Any) -> list[Any]:
-        return self.copy() + other
+        return [*self.copy(), *other]
 
-    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = sort = reverse = _refuse  # type: ignore[assignment]  # writing is refused on purpose
-    __iadd__ = __imul__ = _refuse  # type: ignore[assignment]  # writing is refused on purpose
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __iadd__ = __imul__ = _refuse

@@ -121,8 +121,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 _FIELDS = (
     "format", "uid", "version", "id", "kind", "line", "previous", "before", "origin", "merged", "undoes",
-    "undo_top", "redo_top", "state_root", "time_us", "clock_us", "step", "reason", "actor", "trace_id", "span_id",
-    "build", "meta", "namespace",
+    "undo_top", "redo_top", "state_root", "time_us", "clock_us", "step", "reason", "actor", "trace_id",
+    "span_id", "build", "meta", "namespace",
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
 
@@ -116,6 +117,13 @@ class ThreadQuery(msgspec.Struct, frozen=True):
     after: int | None = None
 
 
+def has_meta(info: ThreadInfo, query: ThreadQuery) -> bool:
+    """Whether the thread has all the metadata that is asked for, each with exactly this value."""
+    return all(
+        key in info.meta and canonical.equal(info.meta[key], value) for key, value in query.meta.items()
+    )
+
+
 class StoreInfo(msgspec.Struct, frozen=True):
     """What a store says of itself."""
 
@@ -130,14 +138,14 @@ class StoreInfo(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Storage(Protocol):
-    """A backend. Every method may raise a `StoreError`; none changes anything when it does, but `apply`, whose
-    outcome may then be unknown (`UnknownOutcome`)."""
+    """A backend. Every method may raise a `StoreError`; none changes anything when it does, but `apply`,
+    whose outcome may then be unknown (`UnknownOutcome`)."""
 
     def apply(self, batch: Batch) -> Refusal | None:
         """Write the whole batch in one transaction, or nothing: None, or why not. When it returns None, the
         batch survives `kill -9` and, with durability `full`, a power cut. Objects that are there already are
-        kept as they are. A checkpoint that is there already, with the same digest, as its thread's head, counts
-        as written."""
+        kept as they are. A checkpoint that is its thread's head already, with the same digest, counts as
+        written."""
         ...
 
     def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
@@ -172,8 +180,8 @@ class Storage(Protocol):
         limit: int | None = None,
         merges: bool = False,
     ) -> list[Checkpoint]:
-        """The checkpoints with low ≤ version ≤ high, in order; with `merges`, those alone, without a look at the
-        others. What queries need must be what the record says: a row that differs is `CorruptObject`."""
+        """The checkpoints with low ≤ version ≤ high, in order; with `merges`, those alone, without a look at
+        the others. What queries need must be what the record says: a row that differs is `CorruptObject`."""
         ...
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
-from takeback.errors import StoreClosed
+from takeback.errors import CorruptObject, StoreClosed
 from takeback.model import canonical
 from takeback.model.ids import shown, thread_uid
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
@@ -28,7 +29,10 @@ from takeback.storage.base import (
     ThreadGone,
     ThreadQuery,
     Tombstone,
+    has_meta,
 )
+
+_Record = TypeVar("_Record", Checkpoint, ThreadInfo)
 
 
 class _Tenant:
@@ -41,7 +45,7 @@ class _Tenant:
         self.checkpoints: dict[bytes, list[Checkpoint]] = {}
         self.labels: dict[bytes, dict[str, int]] = {}
         self.audit: list[AuditEntry] = []
-        self.undo: list[Callable[[], Any]] = []
+        self.undo: list[Callable[[], object]] = []
 
 
 class MemoryStorage:
@@ -58,19 +62,25 @@ class MemoryStorage:
     def apply(self, batch: Batch) -> Refusal | None:
         with self._lock:
             self._alive()
-            tenant = self._tenants.setdefault(batch.tenant, _Tenant())
+            tenant = self._of(batch.tenant)
             tenant.undo = []
-            refusal = self._write(tenant, batch)
-            if refusal is not None:
-                for step in reversed(tenant.undo):
-                    step()
+            written = False
+            try:
+                refusal = self._write(tenant, batch)
+                written = refusal is None
+            finally:
+                if not written:
+                    for step in reversed(tenant.undo):
+                        step()
+            if written:
+                self._tenants[batch.tenant] = tenant
             return refusal
 
     def _write(self, tenant: _Tenant, batch: Batch) -> Refusal | None:
         for digest, payload in batch.objects.items():
             if digest not in tenant.objects:
                 tenant.objects[digest] = payload
-                tenant.undo.append(lambda digest=digest: tenant.objects.pop(digest))
+                tenant.undo.append(partial(tenant.objects.pop, digest))
         for row in batch.rows:
             refusal = _WRITERS[type(row)](self, tenant, row)
             if refusal is not None:
@@ -86,9 +96,12 @@ class MemoryStorage:
             updated_us=row.first.time_us, origin=row.origin, key=len(tenant.threads) + 1,
         )  # fmt: skip
         tenant.names[row.name] = row.uid
-        tenant.checkpoints[row.uid] = [row.first]
+        tenant.checkpoints[row.uid] = [_own(row.first)]
         tenant.labels[row.uid] = {}
-        tenant.undo.append(lambda: (tenant.threads.pop(row.uid), tenant.names.pop(row.name)))
+        tenant.undo += [
+            partial(tenant.names.pop, row.name),
+            *(partial(held.pop, row.uid) for held in (tenant.threads, tenant.checkpoints, tenant.labels)),
+        ]
         return None
 
     def _new_checkpoint(self, tenant: _Tenant, row: NewCheckpoint) -> Refusal | None:
@@ -102,8 +115,8 @@ class MemoryStorage:
             return HeadMoved(info.head, info.head_digest)
         moved = msgspec.structs.replace(info, head=c.version, head_digest=c.digest, updated_us=c.time_us)
         tenant.threads[c.uid] = moved
-        tenant.checkpoints[c.uid].append(c)
-        tenant.undo.append(lambda: (tenant.threads.__setitem__(c.uid, info), tenant.checkpoints[c.uid].pop()))
+        tenant.checkpoints[c.uid].append(_own(c))
+        tenant.undo += [partial(tenant.threads.update, {c.uid: info}), tenant.checkpoints[c.uid].pop]
         return None
 
     def _history(self, tenant: _Tenant, row: History) -> Refusal | None:
@@ -135,7 +148,7 @@ class MemoryStorage:
     def _set_labels(self, tenant: _Tenant, uid: bytes, labels: dict[str, int]) -> None:
         before = tenant.labels[uid]
         tenant.labels[uid] = labels
-        tenant.undo.append(lambda: tenant.labels.__setitem__(uid, before))
+        tenant.undo.append(partial(tenant.labels.update, {uid: before}))
 
     def _bury(self, tenant: _Tenant, row: Tombstone) -> Refusal | None:
         gone = self._gone(tenant, row.uid)
@@ -146,17 +159,14 @@ class MemoryStorage:
         tenant.checkpoints[row.uid] = []
         del tenant.names[info.name]
         self._set_labels(tenant, row.uid, {})
-        tenant.undo.append(
-            lambda: (
-                tenant.threads.__setitem__(row.uid, info),
-                tenant.checkpoints.__setitem__(row.uid, held),
-                tenant.names.__setitem__(info.name, row.uid),
-            )
-        )
+        tenant.undo += [
+            partial(tenant.threads.update, {row.uid: info}),
+            partial(tenant.checkpoints.update, {row.uid: held}),
+            partial(tenant.names.update, {info.name: row.uid}),
+        ]
         return None
 
     def _audit(self, tenant: _Tenant, row: Audit) -> Refusal | None:
-        # Through the encoding and back, as a store does: what the caller changes later must not show.
         detail = canonical.decode(canonical.encode(row.entry.detail))
         tenant.audit.append(msgspec.structs.replace(row.entry, detail=detail, key=len(tenant.audit) + 1))
         tenant.undo.append(tenant.audit.pop)
@@ -167,27 +177,32 @@ class MemoryStorage:
     def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
         with self._lock:
             held = self._of(tenant).objects
-            return {digest: held[digest] for digest in digests if digest in held}
+            found = {digest: held[digest] for digest in digests if digest in held}
+        for digest, payload in found.items():
+            if canonical.digest(payload) != digest:
+                raise CorruptObject(f"object {shown(digest)} does not hold what it is stored under")
+        return found
 
     def thread(self, tenant: str, name: str) -> tuple[ThreadInfo, Checkpoint] | None:
         with self._lock:
             of = self._of(tenant)
             uid = of.names.get(name)
-            return None if uid is None else (of.threads[uid], of.checkpoints[uid][-1])
+            return None if uid is None else (_own(of.threads[uid]), _own(of.checkpoints[uid][-1]))
 
     def thread_by_uid(self, tenant: str, uid: bytes) -> ThreadInfo | None:
         with self._lock:
-            return self._of(tenant).threads.get(uid)
+            info = self._of(tenant).threads.get(uid)
+            return None if info is None else _own(info)
 
     def threads(self, tenant: str, query: ThreadQuery) -> list[ThreadInfo]:
         with self._lock:
             newest_first = reversed(self._of(tenant).threads.values())
-            return [info for info in newest_first if _matches(info, query)][: query.limit]
+            return [_own(info) for info in newest_first if _matches(info, query)][: query.limit]
 
     def checkpoint(self, tenant: str, uid: bytes, version: int) -> Checkpoint | None:
         with self._lock:
             held = self._of(tenant).checkpoints.get(uid, [])
-            return held[version] if 0 <= version < len(held) else None
+            return _own(held[version]) if 0 <= version < len(held) else None
 
     def checkpoints(
         self,
@@ -203,7 +218,7 @@ class MemoryStorage:
         with self._lock:
             run = self._of(tenant).checkpoints.get(uid, [])[max(low, 0) : max(high + 1, 0)]
             run = [c for c in run if c.merged is not None] if merges else run
-            return (run[::-1] if newest_first else run)[:limit]
+            return [_own(c) for c in (run[::-1] if newest_first else run)[:limit]]
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
         with self._lock:
@@ -214,7 +229,8 @@ class MemoryStorage:
     ) -> list[AuditEntry]:
         with self._lock:
             entries = self._of(tenant).audit
-            return [e for e in entries if e.key > after and (uid is None or e.uid == uid)][:limit]
+            found = [e for e in entries if e.key > after and (uid is None or e.uid == uid)][:limit]
+            return [msgspec.structs.replace(e, detail=_copied(e.detail)) for e in found]
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -274,5 +290,14 @@ def _matches(info: ThreadInfo, query: ThreadQuery) -> bool:
         and (query.created_after_us is None or info.created_us >= query.created_after_us)
         and (query.created_before_us is None or info.created_us <= query.created_before_us)
         and (query.after is None or info.key < query.after)
-        and query.meta.items() <= info.meta.items()
+        and has_meta(info, query)
     )
+
+
+def _own(record: _Record) -> _Record:
+    """With metadata of its own: what a caller changes in what it gave or got must not show in the store."""
+    return msgspec.structs.replace(record, meta=_copied(record.meta))
+
+
+def _copied(meta: dict[str, Any]) -> Any:
+    return canonical.decode(canonical.pack(meta))

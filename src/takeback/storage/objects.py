@@ -61,7 +61,7 @@ def unpack(digest: bytes, codec: int, size: int, data: bytes) -> bytes:
 
 
 def index_key(digest: bytes) -> int:
-    """Eight bytes of a digest as a signed integer: a small index; the full digest is compared on every hit."""
+    """Eight bytes of a digest, as a signed integer: a small index. The whole digest is compared on a hit."""
     return int.from_bytes(digest[:8], "big", signed=True)
 
 

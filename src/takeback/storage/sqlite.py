@@ -39,6 +39,7 @@ from takeback.storage.base import (
     ThreadGone,
     ThreadQuery,
     Tombstone,
+    has_meta,
 )
 from takeback.storage.migrate import queries, schema_version
 from takeback.storage.sqlite_file import SqliteFile, WalMover, meaning, translated
@@ -129,7 +130,7 @@ class SqliteStorage:
         packed: dict[bytes, tuple[int, bytes]],
     ) -> None:
         key = codec.index_key(digest)
-        found = connection.execute(self._sql["find_object"], (key, tenant, digest)).fetchone()
+        found = self._one(connection, self._sql["find_object"], (key, tenant, digest))
         if found is not None:
             epoch = self._epoch
             if found[1] < epoch:
@@ -161,7 +162,7 @@ class SqliteStorage:
         return None
 
     def _refused(self, connection: apsw.Connection, thread: int, checkpoint: Checkpoint) -> Refusal | None:
-        head, digest, deleted = connection.execute(self._sql["head"], (thread,)).fetchone()
+        head, digest, deleted = self._one(connection, self._sql["head"], (thread,))
         if deleted is not None:
             return ThreadGone(deleted)
         if (head, digest) == (checkpoint.version, checkpoint.digest):
@@ -179,7 +180,7 @@ class SqliteStorage:
         thread = self._thread_id(connection, tenant, uid)
         if thread is None:
             return ThreadGone(None)
-        deleted = connection.execute(self._sql["head"], (thread,)).fetchone()[2]
+        deleted = self._one(connection, self._sql["head"], (thread,))[2]
         return thread if deleted is None else ThreadGone(deleted)
 
     def _put_label(self, connection: apsw.Connection, tenant: int, row: PutLabel) -> Refusal | None:
@@ -227,7 +228,7 @@ class SqliteStorage:
             written = self._landed(batch)
         except TakebackError:
             raise UnknownOutcome(
-                f"{self._file.path} failed in the middle of a write, and cannot be read to see whether it is there",
+                f"{self._file.path} failed in the middle of a write, and cannot be read to see if it is there",
                 hint="Open the store again and look at the head before you write",
             ) from error
         if written:
@@ -251,7 +252,7 @@ class SqliteStorage:
             read = self._sql["read_object"]
             found = {}
             for digest in digests:
-                row = connection.execute(read, (codec.index_key(digest), scope, digest)).fetchone()
+                row = self._one(connection, read, (codec.index_key(digest), scope, digest))
                 if row is not None:
                     found[digest] = codec.unpack(digest, *row)
             return found
@@ -264,7 +265,7 @@ class SqliteStorage:
             return {
                 digest
                 for digest in digests
-                if connection.execute(find, (codec.index_key(digest), scope, digest)).fetchone() is not None
+                if self._one(connection, find, (codec.index_key(digest), scope, digest)) is not None
             }
 
     def thread(self, tenant: str, name: str) -> tuple[ThreadInfo, Checkpoint] | None:
@@ -282,7 +283,7 @@ class SqliteStorage:
     def thread_by_uid(self, tenant: str, uid: bytes) -> ThreadInfo | None:
         with self._reading() as connection:
             values = (self._tenant(connection, tenant), uid)
-            row = connection.execute(self._sql["thread_by_uid"], values).fetchone()
+            row = self._one(connection, self._sql["thread_by_uid"], values)
             return None if row is None else thread_info(row)
 
     def threads(self, tenant: str, query: ThreadQuery) -> list[ThreadInfo]:
@@ -292,7 +293,7 @@ class SqliteStorage:
             page = self._thread_page(
                 tenant, query, after, _ALL if wanted is None or query.meta else wanted - len(found)
             )
-            found += [info for info in page if query.meta.items() <= info.meta.items()]
+            found += [info for info in page if has_meta(info, query)]
             if not page or wanted is None or not query.meta:
                 break
             after = page[-1].key
@@ -313,7 +314,7 @@ class SqliteStorage:
             thread = self._known(connection, tenant, uid)
             if thread is None:
                 return None
-            row = connection.execute(self._sql["checkpoint"], (thread[0], version)).fetchone()
+            row = self._one(connection, self._sql["checkpoint"], (thread[0], version))
             return None if row is None else read_checkpoint(thread[1], row)
 
     def checkpoints(
@@ -331,8 +332,9 @@ class SqliteStorage:
             thread = self._known(connection, tenant, uid)
             if thread is None:
                 return []
-            order = "checkpoints_newest_first" if newest_first else "checkpoints"
-            sql = self._sql["merges" if merges else order]
+            sql = self._sql[
+                ("merges" if merges else "checkpoints") + ("_newest_first" if newest_first else "")
+            ]
             values = (thread[0], low, high, _ALL if limit is None else limit)
             return [read_checkpoint(thread[1], row) for row in connection.execute(sql, values)]
 
@@ -372,7 +374,7 @@ class SqliteStorage:
 
     def info(self) -> StoreInfo:
         with self._reading() as connection:
-            threads, checkpoints, held = connection.execute(self._sql["counts"]).fetchone()
+            threads, checkpoints, held = self._one(connection, self._sql["counts"])
             wal = self._file.path + "-wal"
             details = {
                 "sqlite": apsw.sqlite_lib_version(),
@@ -438,6 +440,11 @@ class SqliteStorage:
             self._readers = weakref.WeakSet()
             self._local = _Reader()
 
+    @staticmethod
+    def _one(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first row of a statement; None when there is none."""
+        return connection.execute(sql, values).fetchone()
+
     def _at(self, label: str) -> None:
         if self.point is not None:
             self.point(label)
@@ -452,10 +459,10 @@ class SqliteStorage:
         known = self._tenants.get(name)
         if known is not None:
             return known
-        row = connection.execute(self._sql["tenant_id"], (name,)).fetchone()
+        row = self._one(connection, self._sql["tenant_id"], (name,))
         if row is None and make:
             # Not remembered: this transaction may yet be taken back.
-            return int(connection.execute(self._sql["new_tenant"], (name,)).fetchone()[0])
+            return int(self._one(connection, self._sql["new_tenant"], (name,))[0])
         if row is None:
             return -1
         self._tenants[name] = int(row[0])
@@ -468,13 +475,13 @@ class SqliteStorage:
         found = self._threads.get((tenant, uid))
         if found is not None:
             return found[0]
-        row = connection.execute(self._sql["thread_by_uid"], (tenant, uid)).fetchone()
+        row = self._one(connection, self._sql["thread_by_uid"], (tenant, uid))
         return None if row is None else int(row[0])  # not remembered: it may be this transaction's own
 
     def _lookup(self, connection: apsw.Connection, tenant: int, uid: bytes) -> tuple[int, str] | None:
         found = self._threads.get((tenant, uid))
         if found is None:
-            row = connection.execute(self._sql["thread_by_uid"], (tenant, uid)).fetchone()
+            row = self._one(connection, self._sql["thread_by_uid"], (tenant, uid))
             if row is None:
                 return None
             if len(self._threads) > 10_000:
@@ -485,7 +492,7 @@ class SqliteStorage:
     def _store_uid(self) -> str:
         """Made with the store; seals name it."""
         with self._reading() as connection:
-            row = connection.execute(self._sql["setting"], ("uid",)).fetchone()
+            row = self._one(connection, self._sql["setting"], ("uid",))
         if row is not None:
             return str(row[0])
         if self._file.read_only:
@@ -494,7 +501,7 @@ class SqliteStorage:
             connection = self._writer()
             insert = self._sql["new_setting"] + " ON CONFLICT DO NOTHING"
             connection.execute(insert, ("uid", shown(thread_uid())))
-            return str(connection.execute(self._sql["setting"], ("uid",)).fetchone()[0])
+            return str(self._one(connection, self._sql["setting"], ("uid",))[0])
 
 
 class _Reader(threading.local):

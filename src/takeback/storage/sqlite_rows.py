@@ -28,7 +28,8 @@ def thread_info(row: Any) -> ThreadInfo:
     origin = None if row[10] is None else Pointer(row[10], row[11], row[12])
     return ThreadInfo(
         key=row[0], name=row[1], uid=row[2], agent=row[3], user=row[4], meta=canonical.decode(row[5]),
-        created_us=row[6], head=row[7], head_digest=row[8], updated_us=row[9], origin=origin, deleted_us=row[13],
+        created_us=row[6], head=row[7], head_digest=row[8], updated_us=row[9], origin=origin,
+        deleted_us=row[13],
     )  # fmt: skip
 
 

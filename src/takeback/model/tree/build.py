@@ -16,6 +16,7 @@ from takeback.model.tree.nodes import (
     Payload,
     WideNode,
     Writer,
+    array_header,
     is_node,
     parse,
     ref,
@@ -59,7 +60,7 @@ def close_list(node: ListNode, writer: Writer) -> tuple[int, Payload]:
     """A list's payload: plain where it is short."""
     size = lists.list_size(node)
     if size <= f.PLAIN_MAX:
-        return size, lists.array_header(node.count) + b"".join(
+        return size, array_header(node.count) + b"".join(
             payload for entry in lists.flatten(node, writer) for _, payload in lists.items_of(entry, writer)
         ) + b"".join(resolve(slot, writer) for slot in node.tail)
     return size, write(node)

@@ -16,6 +16,7 @@ from takeback.model import canonical
 from takeback.model.tree import format as f
 from takeback.model.tree.nodes import (
     DictNode,
+    Getter,
     Kid,
     Payload,
     WideEntry,
@@ -109,31 +110,31 @@ def edit_wide(
     return assemble(gather(leaves, writer), writer)
 
 
-def gather(leaves: Iterable[WideEntry], writer: Writer) -> Entries:
+def gather(leaves: Iterable[WideEntry], source: Getter) -> Entries:
     """All entries of these leaves; small values and slots, never what the slots refer to."""
     whole = Entries({}, {})
     for leaf in leaves:
-        part = leaf_entries(leaf, writer)
+        part = leaf_entries(leaf, source)
         whole.small.update(part.small)
         whole.kids.update(part.kids)
     return whole
 
 
-def leaf_entries(leaf: WideEntry, writer: Writer) -> Entries:
-    node = parse(writer.get(leaf.digest))
+def leaf_entries(leaf: WideEntry, source: Getter) -> Entries:
+    node = parse(source.get(leaf.digest))
     if not isinstance(node, DictNode):
         raise CorruptObject("a wide dict's leaf is no dict")
     return entries_of(node)
 
 
-def flatten(entries: list[WideEntry], writer: Writer) -> list[WideEntry]:
+def flatten(entries: list[WideEntry], source: Getter) -> list[WideEntry]:
     """All leaves in key order; reads index nodes, never leaves of large dicts twice."""
     leaves: list[WideEntry] = []
     for entry in entries:
         if entry.index:
-            node = parse(writer.get(entry.digest))
+            node = parse(source.get(entry.digest))
             assert isinstance(node, WideIndex)
-            leaves.extend(flatten(node.entries, writer))
+            leaves.extend(flatten(node.entries, source))
         else:
             leaves.append(entry)
     return leaves

@@ -17,6 +17,7 @@ from takeback.model import canonical
 from takeback.model.tree import format as f
 from takeback.model.tree.nodes import (
     Entry,
+    Getter,
     IndexNode,
     ListNode,
     Slot,
@@ -173,12 +174,12 @@ class _Leaves:
         return raw == held if held is not None else canonical.digest(raw) == entry.digest
 
 
-def flatten(node: ListNode, writer: Writer) -> list[Entry]:
+def flatten(node: ListNode, source: Getter) -> list[Entry]:
     """All closed leaves and big items in order; reads index nodes, never items."""
     leaves: list[Entry] = []
     for level in range(len(node.groups) - 1, -1, -1):
         for entry in node.groups[level]:
-            _expand(entry, level, writer, leaves)
+            _expand(entry, level, source, leaves)
     return leaves
 
 
@@ -238,9 +239,9 @@ class _Pending:
             self.open, self.tail = [(len(raw), raw) for raw in reversed(raws)], []
 
 
-def items_of(entry: Entry, writer: Writer) -> list[Item]:
+def items_of(entry: Entry, source: Getter) -> list[Item]:
     """The items of one leaf, each encoded by itself."""
-    payload = writer.get(entry.digest)
+    payload = source.get(entry.digest)
     if entry.big:
         return [(entry.size, payload)]
     raws = [canonical.pack(item) for item in canonical.decode(payload)]
@@ -278,17 +279,17 @@ def _descend(entry: Entry, level: int, position: int, get: Callable[[bytes], byt
     return entry, position
 
 
-def _expand(entry: Entry, level: int, writer: Writer, into: list[Entry]) -> None:
+def _expand(entry: Entry, level: int, source: Getter, into: list[Entry]) -> None:
     if level == 0:
         into.append(entry)
         return
-    node = parse(writer.get(entry.digest))
+    node = parse(source.get(entry.digest))
     assert isinstance(node, IndexNode)
     if level == 1:
         into.extend(node.entries)
         return
     for child in node.entries:
-        _expand(child, level - 1, writer, into)
+        _expand(child, level - 1, source, into)
 
 
 def _starts(leaves: list[Entry]) -> list[int]:

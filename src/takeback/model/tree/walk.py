@@ -20,7 +20,6 @@ from takeback.model.tree.nodes import (
     Node,
     Payload,
     WideNode,
-    Writer,
     is_node,
     parse,
     ref_digest,
@@ -95,27 +94,24 @@ def _value(entries: dicts.Entries, kid: Kid | None, key: str, source: Getter) ->
 def _parts(a: Node, b: Node, source: Getter) -> tuple[dicts.Entries, dicts.Entries]:
     """The entries of two dicts, less those leaves that both share."""
     if isinstance(a, WideNode) and isinstance(b, WideNode):
-        reader = _reader(source)
-        one, two = dicts.flatten(a.entries, reader), dicts.flatten(b.entries, reader)
+        one, two = dicts.flatten(a.entries, source), dicts.flatten(b.entries, source)
         shared = {leaf.digest for leaf in one} & {leaf.digest for leaf in two}
         return (
-            dicts.gather((leaf for leaf in one if leaf.digest not in shared), reader),
-            dicts.gather((leaf for leaf in two if leaf.digest not in shared), reader),
+            dicts.gather((leaf for leaf in one if leaf.digest not in shared), source),
+            dicts.gather((leaf for leaf in two if leaf.digest not in shared), source),
         )
     return _entries(a, source), _entries(b, source)
 
 
 def _entries(node: Node, source: Getter) -> dicts.Entries:
     if isinstance(node, WideNode):
-        reader = _reader(source)
-        return dicts.gather(dicts.flatten(node.entries, reader), reader)
+        return dicts.gather(dicts.flatten(node.entries, source), source)
     assert isinstance(node, DictNode)
     return dicts.entries_of(node)
 
 
 def _lists(a: ListNode, b: ListNode, source: Getter, at: Path) -> Iterator[Region]:
-    reader = _reader(source)
-    one, two = lists.flatten(a, reader), lists.flatten(b, reader)
+    one, two = lists.flatten(a, source), lists.flatten(b, source)
     head = 0
     while head < min(len(one), len(two)) and one[head].digest == two[head].digest:
         head += 1
@@ -135,22 +131,3 @@ def _items(entries: list[Entry], tail: list[bytes], source: Getter) -> list[Any]
         items.extend([read(payload, source)] if entry.big else canonical.decode(payload))
     items.extend(read(slot, source) for slot in tail)
     return items
-
-
-def _reader(source: Getter) -> Writer:
-    """The walkers of lists and dicts take a writer; this one is read through and never written from."""
-    return source if isinstance(source, Writer) else Writer(_Unpeeked(source))
-
-
-class _Unpeeked:
-    def __init__(self, source: Getter) -> None:
-        self._source = source
-
-    def get(self, digest: Digest) -> Payload:
-        return self._source.get(digest)
-
-    def get_many(self, digests: list[Digest]) -> list[Payload]:
-        return self._source.get_many(digests)
-
-    def peek(self, digest: Digest) -> Payload | None:
-        return None

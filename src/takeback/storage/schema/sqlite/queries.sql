@@ -97,6 +97,12 @@ SELECT version, namespace, kind, line, origin_version, merged_version, undoes, t
 FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? AND merged_version IS NOT NULL
 ORDER BY version LIMIT ?;
 
+-- name: merges_newest_first
+-- The same, newest first.
+SELECT version, namespace, kind, line, origin_version, merged_version, undoes, time, digest, mac, record
+FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? AND merged_version IS NOT NULL
+ORDER BY version DESC LIMIT ?;
+
 -- name: labels
 -- A thread's labels.
 SELECT name, version FROM labels WHERE thread = ? ORDER BY name;
