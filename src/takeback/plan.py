@@ -94,8 +94,13 @@ class Receipt:
         self._thread = thread
         self.checkpoint = checkpoint
         self.bookmark = bookmark
-        self.done = [text for part in plan.parts if (text := part.summary())]
         self.standing: list[str] = []
+        self._plan = plan
+
+    @property
+    def done(self) -> list[str]:
+        """What each part did, in a line."""
+        return [text for part in self._plan.parts if (text := part.summary())]
 
     @property
     def state(self) -> Any:

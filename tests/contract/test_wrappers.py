@@ -10,6 +10,7 @@ from takeback.storage.base import Batch
 from takeback.storage.memory import MemoryStorage
 from takeback.storage.wrappers import FailPoints, Latency
 from takeback.testing.contract import StorageContract
+from takeback.testing.rows import audit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,11 +25,9 @@ class TestFailPoints(StorageContract):
     @pytest.mark.parametrize(("when", "written"), [("before apply", []), ("after apply", ["a"])])
     def test_fails_where_it_is_told(self, when: str, written: list[str]) -> None:
         """An error before a write leaves nothing; one after it leaves all of it: the lost answer."""
-        store = FailPoints(
-            MemoryStorage(), {when: lambda: 1 / 0}.get(when) and (lambda at: at == when and 1 / 0)
-        )
+        store = FailPoints(MemoryStorage(), lambda place: None if place != when else 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            store.apply(Batch("a", []))
+            store.apply(Batch("a", [audit("x")]))
         assert store.tenants() == written
 
 

@@ -14,7 +14,8 @@ from takeback.errors import Conflict, MergeConflict, ThreadDeleted, ThreadExists
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.paths import Path
-from takeback.model.records import OPERATIONS, Checkpoint, Pointer, ThreadInfo, seal_record, sign
+from takeback.model.records import OPERATIONS, Checkpoint, Pointer, ThreadInfo, sign
+from takeback.model.records import make as make_checkpoint
 from takeback.model.tree import edit
 from takeback.model.tree.build import build
 from takeback.model.tree.nodes import Payload, Writer
@@ -55,7 +56,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 def publish(ctx: Context, tip: Tip, draft: Draft) -> Tip:
     """Append a version to a thread, if its head is still the one that the draft was made for."""
-    checkpoint = _signed(ctx, seal_record(_placed(ctx, tip, draft)))
+    checkpoint = _signed(ctx, _placed(ctx, tip, draft))
     refusal = ctx.storage.apply(Batch(ctx.tenant, [NewCheckpoint(checkpoint)], draft.objects))
     if refusal is not None:
         raise _moved(ctx, tip, refusal)
@@ -67,7 +68,7 @@ def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     """A thread comes into being with its first version."""
     uid = identity.uid or thread_uid()
     meta = _limited(canonical.encode(identity.meta, ("meta",)), "a thread")
-    first = _signed(ctx, seal_record(_first(ctx, identity.name, uid, draft)))
+    first = _signed(ctx, _first(ctx, identity.name, uid, draft))
     row = NewThread(
         identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, draft.origin
     )
@@ -213,11 +214,10 @@ def _checkpoint(
     said = draft.said
     if said.meta:
         _limited(canonical.encode(said.meta, ("meta",)), "a checkpoint")
-    return Checkpoint(
+    return make_checkpoint(
         version=version,
         id=checkpoint_id(version),
         kind=draft.kind,
-        digest=b"",
         state_root=draft.root,
         time_us=max(clock, floor_us),
         clock_us=clock,
@@ -233,6 +233,7 @@ def _checkpoint(
         span_id=span_id,
         build=BUILD,
         meta=said.meta,
+        namespace="",
         **place,
     )
 

@@ -1,6 +1,6 @@
 """Ids: who makes them, what they look like, and how each is told from the others.
 
-A checkpoint's id says its version, `c12-4k9x…`, so that it needs no index and reads well; the random
+A checkpoint's id says its version, `c12-4f9a…`, so that it needs no index and reads well; the random
 part is made by the client, so that a writer who lost its connection can ask for its own commit. A
 bookmark is the same with a `b`: it names what stood before an operation.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from base64 import b32encode
 from typing import NewType
 
 CheckpointId = NewType("CheckpointId", str)
@@ -17,13 +16,13 @@ Bookmark = NewType("Bookmark", str)
 ThreadUid = NewType("ThreadUid", bytes)
 """Sixteen random bytes made with the thread: new when a name is created again, kept by copies and exports."""
 
-CHECKPOINT = re.compile(r"c(\d+)-([a-z2-7]{13})")
-BOOKMARK = re.compile(r"b(\d+)-([a-z2-7]{13})")
-CHECKPOINT_PREFIX = re.compile(r"c(\d+)(?:-([a-z2-7]{0,13}))?")
+CHECKPOINT = re.compile(r"c(\d+)-([0-9a-f]{12})")
+BOOKMARK = re.compile(r"b(\d+)-([0-9a-f]{12})")
+CHECKPOINT_PREFIX = re.compile(r"c(\d+)(?:-([0-9a-f]{0,12}))?")
 
 
 def checkpoint_id(version: int) -> CheckpointId:
-    return CheckpointId(f"c{version}-{b32encode(os.urandom(8))[:13].decode().lower()}")
+    return CheckpointId(f"c{version}-{os.urandom(6).hex()}")
 
 
 def bookmark(checkpoint: CheckpointId) -> Bookmark:
@@ -41,7 +40,7 @@ def thread_uid() -> ThreadUid:
 
 def thread_name() -> str:
     """A good name for a thread that was given none."""
-    return "t-" + b32encode(os.urandom(10)).decode().lower()
+    return "t-" + os.urandom(8).hex()
 
 
 def shown(uid: bytes) -> str:

@@ -126,10 +126,23 @@ _FIELDS = (
 )  # fmt: skip
 
 
+def make(thread: str, **said: Any) -> Checkpoint:
+    """A checkpoint from what it says, with the bytes that it is stored as and the digest that covers them."""
+    meta, origin, merged = said["meta"], said["origin"], said["merged"]
+    stored = said | {
+        "format": RECORD_FORMAT,
+        "meta": canonical.pack(meta) if meta else {},
+        "origin": origin and (origin.uid, origin.version, origin.digest),
+        "merged": merged and (merged.uid, merged.version, merged.digest),
+    }
+    record = ormsgpack.packb([stored[name] for name in _FIELDS])
+    return Checkpoint(thread=thread, record=record, digest=record_digest(record), **said)
+
+
 def seal_record(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with the bytes that it is stored as, and the digest that covers them all."""
-    record = ormsgpack.packb([_plain(getattr(checkpoint, name)) for name in _FIELDS])
-    return msgspec.structs.replace(checkpoint, record=record, digest=record_digest(record))
+    """The checkpoint with its bytes and digest made anew: after its fields were replaced."""
+    said = {name: getattr(checkpoint, name) for name in _FIELDS if name != "format"}
+    return make(checkpoint.thread, **said)
 
 
 def record_digest(record: bytes) -> bytes:
@@ -230,11 +243,3 @@ def instant(micros: int) -> datetime:
     from datetime import timedelta
 
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Pointer):
-        return [value.uid, value.version, value.digest]
-    if isinstance(value, dict):
-        return canonical.pack(value) if value else {}
-    return value

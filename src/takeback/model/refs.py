@@ -114,7 +114,7 @@ def _version(number: int) -> Ref:
 def _by_id(text: str) -> ById:
     match = CHECKPOINT_PREFIX.fullmatch(text)
     assert match is not None
-    return ById(int(match[1]), CheckpointId(text), whole=match[2] is not None and len(match[2]) == 13)
+    return ById(int(match[1]), CheckpointId(text), whole=match[2] is not None and len(match[2]) == 12)
 
 
 def _time(text: str) -> int:

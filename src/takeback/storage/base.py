@@ -119,9 +119,8 @@ class ThreadQuery(msgspec.Struct, frozen=True):
 
 def has_meta(info: ThreadInfo, query: ThreadQuery) -> bool:
     """Whether the thread has all the metadata that is asked for, each with exactly this value."""
-    return all(
-        key in info.meta and canonical.equal(info.meta[key], value) for key, value in query.meta.items()
-    )
+    has = info.meta
+    return all(key in has and canonical.equal(has[key], value) for key, value in query.meta.items())
 
 
 class StoreInfo(msgspec.Struct, frozen=True):

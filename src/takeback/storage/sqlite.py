@@ -130,15 +130,11 @@ class SqliteStorage:
         packed: dict[bytes, tuple[int, bytes]],
     ) -> None:
         key = codec.index_key(digest)
-        found = self._one(connection, self._sql["find_object"], (key, tenant, digest))
-        if found is not None:
-            epoch = self._epoch
-            if found[1] < epoch:
-                connection.execute(self._sql["touch_object"], (epoch, found[0], epoch))
-            return
         kind, data = packed.get(digest) or codec.pack(payload)
         row = (key, tenant, self._epoch, digest, kind, len(payload), data)
         connection.execute(self._sql["new_object"], row)
+        if connection.changes() == 0:
+            connection.execute(self._sql["touch_object"], (self._epoch, key, tenant, digest))
 
     def _new_thread(self, connection: apsw.Connection, tenant: int, row: NewThread) -> Refusal | None:
         made = connection.execute(self._sql["new_thread"], thread_values(tenant, row)).fetchone()
@@ -228,7 +224,7 @@ class SqliteStorage:
             written = self._landed(batch)
         except TakebackError:
             raise UnknownOutcome(
-                f"{self._file.path} failed in the middle of a write, and cannot be read to see if it is there",
+                f"{self._file.path} failed during a write, and cannot be read to see what is there",
                 hint="Open the store again and look at the head before you write",
             ) from error
         if written:
@@ -270,9 +266,8 @@ class SqliteStorage:
 
     def thread(self, tenant: str, name: str) -> tuple[ThreadInfo, Checkpoint] | None:
         with self._reading() as connection:
-            row = connection.execute(
-                self._sql["living_thread"], (self._tenant(connection, tenant), name)
-            ).fetchone()
+            values = (self._tenant(connection, tenant), name)
+            row = self._one(connection, self._sql["living_thread"], values)
             if row is None:
                 return None
             info = thread_info(row[:14])
@@ -287,27 +282,15 @@ class SqliteStorage:
             return None if row is None else thread_info(row)
 
     def threads(self, tenant: str, query: ThreadQuery) -> list[ThreadInfo]:
-        found: list[ThreadInfo] = []
-        after, wanted = query.after, query.limit
-        while wanted is None or len(found) < wanted:
-            page = self._thread_page(
-                tenant, query, after, _ALL if wanted is None or query.meta else wanted - len(found)
-            )
-            found += [info for info in page if has_meta(info, query)]
-            if not page or wanted is None or not query.meta:
-                break
-            after = page[-1].key
-        return found[:wanted]
-
-    def _thread_page(
-        self, tenant: str, query: ThreadQuery, after: int | None, limit: int
-    ) -> list[ThreadInfo]:
+        # Metadata is looked at here, so then a limit cannot be left to SQLite.
+        limit = _ALL if query.limit is None or query.meta else query.limit
         with self._reading() as connection:
             values = (
                 self._tenant(connection, tenant), query.agent, query.user, query.created_after_us,
-                query.created_before_us, after, limit,
+                query.created_before_us, query.after, limit,
             )  # fmt: skip
-            return [thread_info(row) for row in connection.execute(self._sql["threads"], values)]
+            found = [thread_info(row) for row in connection.execute(self._sql["threads"], values)]
+        return [info for info in found if has_meta(info, query)][: query.limit]
 
     def checkpoint(self, tenant: str, uid: bytes, version: int) -> Checkpoint | None:
         with self._reading() as connection:
@@ -332,9 +315,8 @@ class SqliteStorage:
             thread = self._known(connection, tenant, uid)
             if thread is None:
                 return []
-            sql = self._sql[
-                ("merges" if merges else "checkpoints") + ("_newest_first" if newest_first else "")
-            ]
+            kind = "merges" if merges else "checkpoints"
+            sql = self._sql[kind + "_newest_first" if newest_first else kind]
             values = (thread[0], low, high, _ALL if limit is None else limit)
             return [read_checkpoint(thread[1], row) for row in connection.execute(sql, values)]
 

@@ -50,7 +50,7 @@ _NETWORK = frozenset(
 )
 BUSY_SECONDS = 30.0
 _WAL_PAGES = 1000  # after so many frames they are moved into the file
-_WAL_STUBBORN = 16_000  # … and after so many, even if writers must wait for it
+_WAL_STUBBORN = 4_000  # … and after so many, even if writers must wait for it
 
 
 class SqliteFile:
@@ -166,12 +166,15 @@ class WalMover:
         self._file = file
         self._wake = threading.Event()
         self._stop = False
-        self._pages = 0
+        self._asked = 0
         self._thread: threading.Thread | None = None
 
     def hook(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        if pages >= _WAL_PAGES and not self._stop:
-            self._pages = pages
+        """After each commit: asks for a move when enough has come since the last one that was asked for."""
+        if pages < self._asked:
+            self._asked = 0  # the write-ahead file began anew
+        if pages - self._asked >= _WAL_PAGES and not self._stop:
+            self._asked = pages
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="takeback-wal", daemon=True)
                 self._thread.start()
@@ -192,7 +195,7 @@ class WalMover:
                 self._wake.clear()
                 if self._stop:
                     return
-                stubborn = self._pages >= _WAL_STUBBORN
+                stubborn = self._asked >= _WAL_STUBBORN
                 mode = apsw.SQLITE_CHECKPOINT_RESTART if stubborn else apsw.SQLITE_CHECKPOINT_PASSIVE
                 # A reader or another process may hold frames back: the next commit asks again, and a
                 # write-ahead file that stays long costs space, never data. `doctor` shows its size.

@@ -13,16 +13,17 @@ INSERT INTO tenants (name) VALUES (?) RETURNING id;
 SELECT name FROM tenants ORDER BY id;
 
 -- name: find_object
--- An object, if it is there; two digests may share a hash, so the digest decides.
-SELECT id, epoch FROM objects WHERE hash = ? AND scope = ? AND digest = ?;
+-- Whether an object is there; two digests may share a hash, so the digest decides.
+SELECT id FROM objects WHERE hash = ? AND scope = ? AND digest = ?;
 
 -- name: new_object
--- An object that was not there.
-INSERT INTO objects (hash, scope, epoch, digest, codec, size, data) VALUES (?, ?, ?, ?, ?, ?, ?);
+-- An object, unless it is there.
+INSERT INTO objects (hash, scope, epoch, digest, codec, size, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+WHERE NOT EXISTS (SELECT 1 FROM objects WHERE hash = ?1 AND scope = ?2 AND digest = ?4);
 
 -- name: touch_object
 -- An object that gets a new reference: it must outlive a collection that has begun.
-UPDATE objects SET epoch = ? WHERE id = ? AND epoch < ?;
+UPDATE objects SET epoch = ?1 WHERE hash = ?2 AND scope = ?3 AND digest = ?4 AND epoch < ?1;
 
 -- name: read_object
 -- An object's stored bytes.

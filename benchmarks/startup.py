@@ -1,0 +1,32 @@
+"""Starting: processes that import the library or run the command, by turns with one that does nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from benchmarks.fresh import ROOT
+from benchmarks.measure import Measure, Work, interleave
+from benchmarks.sizes import Sizes
+
+_VERSION = "import sys; from takeback.cli import main; sys.argv = ['takeback', '--version']; sys.exit(main())"
+
+
+def run(sizes: Sizes) -> Iterator[Measure]:
+    codes = {"pass": "pass", "import": "import takeback"}
+    if importlib.util.find_spec("takeback.cli") is not None:
+        codes["version"] = _VERSION  # the installed script says just this
+    works = {name: Work(_process, lambda code=code: code) for name, code in codes.items()}
+    found = interleave(works, rounds=sizes.startup, batch=1, warm=2)
+    base, base_name = found["pass"], "python -c pass"
+    yield Measure("import", "import takeback", found["import"], base, base_name)
+    if "version" in found:
+        yield Measure("version", "takeback --version", found["version"], base, base_name)
+
+
+def _process(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{code!r} failed:\n{done.stderr}")

@@ -1,0 +1,454 @@
+"""The async façade: the same names, awaited. It is made from the synchronous one; no verb is written twice.
+
+Every method is awaited, and so are the properties that may ask the store (`await trip.state`). What
+yields is walked with `async for`, or awaited for a list. The work runs in a few threads of the store's
+own, with the caller's context variables; a thread's handle does one thing at a time, in the order of the
+calls. What is passed to a call must not be changed before the call has returned.
+
+The types stand in aio.pyi, which scripts/make_aio_stub.py makes from the same classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context, copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+
+from takeback import repo
+from takeback.engine.changes import Change
+from takeback.engine.diff import Diff
+from takeback.errors import ForkedProcess, StoreClosed
+from takeback.model.records import Checkpoint
+from takeback.plan import Plan, Receipt
+from takeback.repo import Repo
+from takeback.step import Step, _open
+from takeback.thread import Thread
+from takeback.view import History, View
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = [
+    "AsyncDiff",
+    "AsyncHistory",
+    "AsyncItems",
+    "AsyncPlan",
+    "AsyncReceipt",
+    "AsyncRepo",
+    "AsyncStep",
+    "AsyncThread",
+    "AsyncView",
+    "aopen",
+]
+
+S = TypeVar("S")
+T = TypeVar("T")
+R = TypeVar("R")
+Job: TypeAlias = Callable[[], R]
+
+_WORKERS = 4  # SQLite writes one at a time, and Python computes one at a time: more would only wait
+_MOMENT = 0.01  # seconds of walking per hop: many small items come together, one that takes long comes alone
+_BATCH = 1_000
+
+
+# --- the threads
+
+
+class _Pool:
+    """The threads of one store. They belong to no event loop: a handle may be used in one after another."""
+
+    def __init__(self) -> None:
+        self.pool = self
+        self._pid, self._closed = os.getpid(), False
+        self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="takeback")
+
+    def check(self) -> None:
+        if self._closed:
+            raise StoreClosed("the store was closed", hint="Open it again")
+        if os.getpid() != self._pid:  # its threads, and whoever held its locks, stayed in the parent
+            raise ForkedProcess(
+                "the store was opened before this process was forked",
+                hint="Open the store again in each process",
+            )
+
+    def submit(self, job: Job[R]) -> Future[R]:
+        self.check()
+        return self._executor.submit(job)
+
+    def again(self, job: Job[None]) -> bool:
+        """Whether the job could go to the back of the queue; not once the store was closed."""
+        try:
+            self._executor.submit(job)
+        except RuntimeError:  # what the executor says when it was shut down, or Python is
+            return False
+        return True
+
+    async def close(self, close: Job[None]) -> None:
+        if self._closed:
+            return
+        if os.getpid() != self._pid:
+            self._closed = True
+            close()
+            return
+        try:
+            await _run(self, close)
+        finally:
+            self._closed = True
+            self._executor.shutdown(wait=False)  # what still waits is answered, by a closed store
+
+
+class _Line:
+    """Calls that run one after another, in their order, on any thread of the pool: those of one handle."""
+
+    def __init__(self, pool: _Pool) -> None:
+        self.pool = pool
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Future[Any], Job[Any]]] = deque()
+        self._busy = False
+
+    def submit(self, job: Job[R]) -> Future[R]:
+        self.pool.check()
+        future: Future[R] = Future()
+        with self._lock:
+            self._waiting.append((future, job))
+            start, self._busy = not self._busy, True
+        if start and not self.pool.again(self._work):
+            self._work()
+        return future
+
+    def _work(self) -> None:
+        """One call; the next goes behind what others ask for, so that no handle keeps a thread to itself."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._busy = False
+                    return
+                future, job = self._waiting.popleft()
+            _settle(future, job)
+            if self.pool.again(self._work):
+                return
+
+
+def _settle(future: Future[R], job: Job[R]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = job()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+async def _run(queue: _Pool | _Line, job: Job[R], context: Context | None = None) -> R:
+    """The one way into the threads.
+
+    When it is cancelled, what has not begun never begins, and what has begun is waited for: nothing of a
+    call goes on after its await has ended, and the handle knows what was written.
+    """
+    work = queue.submit(partial((context or copy_context()).run, job))
+    mirror = asyncio.wrap_future(work)
+    try:
+        await asyncio.wait([mirror])
+    except asyncio.CancelledError:
+        work.cancel()
+        await _over(mirror)
+        raise
+    return mirror.result()
+
+
+async def _over(mirror: asyncio.Future[Any]) -> None:
+    while not mirror.done():
+        try:
+            await asyncio.wait([mirror])
+        except asyncio.CancelledError:
+            continue  # the first cancellation is under way already, and is raised when this is over
+    if not mirror.cancelled():
+        mirror.exception()  # looked at, or asyncio reports it as lost; the cancellation is what is raised
+
+
+# --- how a class is mirrored
+
+
+class _Face:
+    """The async counterpart of a synchronous object.
+
+    Named in the class statement: the class that it is `of`; the properties that are `plain`, which never
+    ask the store, while any other is awaited; and how to `look` at such an object in the pool before it
+    is handed out, so that to print it asks the store nothing.
+    """
+
+    _of: ClassVar[type]
+    _plain: ClassVar[tuple[str, ...]]
+    _look: ClassVar[Callable[[Any], object] | None]
+
+    def __init_subclass__(
+        cls,
+        *,
+        of: type | None = None,
+        plain: tuple[str, ...] = (),
+        look: Callable[[Any], object] | None = None,
+        **rest: Any,
+    ) -> None:
+        super().__init_subclass__(**rest)
+        if of is None:
+            return
+        cls._of, cls._plain, cls._look = of, plain, look
+        FACES[of] = cls
+        for name in dir(of):
+            member = inspect.getattr_static(of, name)
+            if not name.startswith("_") and name not in vars(cls) and kind(cls, name) is not None:
+                setattr(cls, name, _MIRRORS[kind(cls, name)](name, member))
+
+    def __init__(self, inner: Any, maker: _Face | None, queue: _Pool | _Line) -> None:
+        self._inner, self._maker, self._queue = inner, maker, queue
+
+    async def _ask(self, job: Job[Any], context: Context | None = None) -> Any:
+        return self._outer(await _run(self._queue, partial(_looked_at, job), context))
+
+    def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Job[Any]:
+        method = getattr(self._inner, name)
+        return partial(method, *map(_bare, args), **{key: _bare(value) for key, value in named.items()})
+
+    def _outer(self, value: Any) -> Any:
+        """The async counterpart of what a synchronous object gave."""
+        for known in (self, self._maker):
+            if known is not None and value is known._inner:
+                return known
+        face = _face_of(value)
+        return value if face is None else face(value, self, self._queue)
+
+    def __getattr__(self, name: str) -> Any:
+        """Only what the inner object holds itself, a checkpoint or a label, is not mirrored by the class."""
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._outer(getattr(self._inner, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._inner, name, value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {repr(self._inner).strip('<>').partition(' ')[2]}>"
+
+    def __str__(self) -> str:
+        return repr(self) if type(self._inner).__str__ is object.__str__ else str(self._inner)
+
+
+FACES: dict[type, type[_Face]] = {}
+
+
+def kind(face: type[_Face], name: str) -> str | None:
+    """How the face mirrors a member of its class; None for what is neither method nor property."""
+    member = inspect.getattr_static(face._of, name)
+    if isinstance(member, property):
+        return "plain" if name in face._plain else "asked"
+    if not inspect.isfunction(member):
+        return None
+    returned = str(member.__annotations__.get("return")).partition("[")[0]
+    return {"Step": "at once", "History": "at once", "Iterator": "walked"}.get(returned, "awaited")
+
+
+class NotAwaited(Generic[T]):
+    """A property that may ask the store: `await` it. It asks anew each time."""
+
+    def __init__(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._ask = ask
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._ask().__await__()
+
+
+def _plain(name: str, member: Any) -> property:
+    return property(lambda self: self._outer(getattr(self._inner, name)), doc=member.__doc__)
+
+
+def _asked(name: str, member: Any) -> property:
+    def get(self: _Face) -> Awaitable[Any]:
+        return NotAwaited(partial(self._ask, partial(getattr, self._inner, name)))
+
+    return property(get, doc=member.__doc__)
+
+
+def _awaited(name: str, member: Any) -> Callable[..., Any]:
+    @functools.wraps(member)
+    async def method(self: _Face, *args: Any, **named: Any) -> Any:
+        return await self._ask(self._call(name, args, named))
+
+    return method
+
+
+def _walked(name: str, member: Any) -> Callable[..., Any]:
+    @functools.wraps(member)
+    def method(self: _Face, *args: Any, **named: Any) -> Any:
+        return AsyncItems(_Anew(self._call(name, args, named)), self, self._queue)
+
+    return method
+
+
+def _at_once(name: str, member: Any) -> Callable[..., Any]:
+    """A step and a history read nothing before they are entered or walked."""
+
+    @functools.wraps(member)
+    def method(self: _Face, *args: Any, **named: Any) -> Any:
+        return self._outer(self._call(name, args, named)())
+
+    return method
+
+
+_MIRRORS: dict[str | None, Callable[[str, Any], Any]] = {
+    "plain": _plain,
+    "asked": _asked,
+    "awaited": _awaited,
+    "walked": _walked,
+    "at once": _at_once,
+}
+
+
+class _Anew:
+    """What a call yields, asked for when it is walked."""
+
+    def __init__(self, call: Job[Iterator[Any]]) -> None:
+        self._call = call
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self._call()
+
+
+def _bare(value: Any) -> Any:
+    return value._inner if isinstance(value, _Face) else value
+
+
+def _face_of(value: Any) -> type[_Face] | None:
+    return next((FACES[base] for base in type(value).__mro__ if base in FACES), None)
+
+
+def _looked_at(job: Job[Any]) -> Any:
+    value = job()
+    face = _face_of(value)
+    if face is not None and face._look is not None:
+        face._look(value)
+    return value
+
+
+def _batch(items: Iterator[Any]) -> list[Any]:
+    """What comes within a moment, and one item at least; empty at the end."""
+    until = time.monotonic() + _MOMENT
+    found: list[Any] = []
+    for item in items:
+        found.append(item)
+        if len(found) == _BATCH or time.monotonic() >= until:
+            break
+    return found
+
+
+# --- the classes
+
+
+class AsyncItems(_Face, Generic[T]):
+    """Items that are read as they are looked at: `async for item in items`, or `await items` for a list."""
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self._walk(iter(self._inner))
+
+    def __await__(self) -> Generator[Any, Any, list[T]]:
+        return _run(self._queue, partial(list, self._inner)).__await__()
+
+    async def _walk(self, items: Iterator[T]) -> AsyncIterator[T]:
+        while batch := await _run(self._queue, partial(_batch, items)):
+            for item in batch:
+                yield item
+
+
+class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor")):
+    """One store, as one tenant sees it: `async with await takeback.aopen(…) as tb`, or close it."""
+
+    async def close(self) -> None:
+        """Let go of the store and of its threads; a second call does nothing."""
+        await self._queue.pool.close(self._inner.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncThread(_Face, Generic[S], of=Thread, plain=("name", "info", "exists", "head", "version")):
+    """One line of work of one agent. What its handle is asked is done in the order in which it is asked."""
+
+    def __init__(self, inner: Any, maker: _Face, queue: _Pool | _Line) -> None:
+        super().__init__(inner, maker, _Line(queue.pool))
+
+
+class AsyncStep(_Face, Generic[S], of=Step, plain=("thread",)):
+    """`async with thread.step("book") as s:` change `s.state`; what is left at the end is committed."""
+
+    async def __aenter__(self) -> Self:
+        """The step is open in the caller's context, as well as in the one in which it will be ended."""
+        self._context = copy_context()
+        await self._ask(self._inner.__enter__, self._context)
+        _open.set((*_open.get(), self._inner))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _open.set(tuple(step for step in _open.get() if step is not self._inner))
+        await self._ask(partial(self._inner.__exit__, kind, error, trace), self._context)
+
+
+class AsyncView(_Face, Generic[S], of=View, plain=("version",)):
+    """A thread as it was at one checkpoint."""
+
+
+class AsyncHistory(AsyncItems[Checkpoint], of=History):
+    """The checkpoints of a thread as it was when it was asked for them."""
+
+
+class AsyncDiff(AsyncItems[Change], of=Diff, look=len):
+    """What leads from one checkpoint's state to another's."""
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __bool__(self) -> bool:
+        return bool(self._inner)
+
+
+class AsyncPlan(
+    _Face, of=Plan, plain=("thread", "kind", "head", "target", "undoes", "digest"), look=str
+):  # fmt: skip
+    """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
+
+
+class AsyncReceipt(_Face, of=Receipt):
+    """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""
+
+
+async def aopen(*args: Any, **named: Any) -> AsyncRepo:
+    """Open a store as `takeback.open` does, for `await`."""
+    pool = _Pool()
+    try:
+        return AsyncRepo(await _run(pool, partial(repo.open, *args, **named)), None, pool)
+    except BaseException:
+        await pool.close(lambda: None)
+        raise
+
+
+aopen.__signature__ = inspect.signature(repo.open).replace(  # type: ignore[attr-defined]  # what help() shows
+    return_annotation="AsyncRepo"
+)

@@ -1,0 +1,66 @@
+"""What the crash tests share: what a store holds, as plain values, and whether it is sound."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import takeback
+from takeback import Repo
+from takeback.storage.sqlite import SqliteStorage
+from takeback.testing.faults import Disk
+
+
+def on(disk: Disk, path: Path, **options: Any) -> Repo:
+    """A store on a disk that remembers."""
+    key = options.pop("key", None)
+    return Repo(SqliteStorage(os.fspath(path), vfs=disk.label, **options), key=key)
+
+
+def holds(repo: Repo) -> dict[str, Any]:
+    """Everything that a caller could see, without the ids and times that differ from run to run."""
+    threads = {}
+    for info in repo.threads():
+        thread = repo.thread(info.name)
+        rows = list(thread.history(newest_first=False))
+        threads[info.name] = {
+            "rows": [(row.version, row.kind, row.reason) for row in rows],
+            "states": [takeback.plain(thread.at(row.version).state) for row in rows],
+            "labels": thread.labels,
+        }
+    return {"threads": threads, "audit": [(entry.action, entry.thread) for entry in repo.audit()]}
+
+
+def sound(repo: Repo) -> None:
+    """Every record, object and page is what it should be."""
+    problems = [str(report) for report in repo.verify() if not report.ok]
+    assert problems == []
+    assert repo.damage() == []
+
+
+def writable(repo: Repo) -> None:
+    """The next write of each thread, and a new thread, succeed."""
+    for info in repo.threads():
+        thread = repo.thread(info.name)
+        before = thread.version
+        assert thread.commit({"after": "the fault"}).version == before + 1
+    repo.thread("made after the fault").commit({"one": 1})
+    sound(repo)
+
+
+def copy(source: Path, folder: Path) -> Path:
+    """A closed store, copied: one file."""
+    assert not os.path.exists(f"{source}-wal"), "the store was not closed"
+    target = folder / "store.db"
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        Path(f"{target}{suffix}").unlink(missing_ok=True)
+    shutil.copy(source, target)
+    return target
+
+
+def incompressible(size: int, seed: int = 1) -> str:
+    """Text that takes as much room as it is long."""
+    return random.Random(seed).randbytes(size // 2).hex()
