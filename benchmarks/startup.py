@@ -11,17 +11,20 @@ from benchmarks.fresh import ROOT
 from benchmarks.measure import Measure, Work, interleave
 from benchmarks.sizes import Sizes
 
+_USE = "import takeback; takeback.open(':memory:').thread('t').commit({})"
 _VERSION = "import sys; from takeback.cli import main; sys.argv = ['takeback', '--version']; sys.exit(main())"
 
 
 def run(sizes: Sizes) -> Iterator[Measure]:
-    codes = {"pass": "pass", "import": "import takeback"}
-    if importlib.util.find_spec("takeback.cli") is not None:
+    codes = {"pass": "pass", "import": "import takeback", "use": _USE}
+    command = importlib.util.find_spec("takeback.cli")
+    if command is not None and command.origin is not None:
         codes["version"] = _VERSION  # the installed script says just this
     works = {name: Work(_process, lambda code=code: code) for name, code in codes.items()}
     found = interleave(works, rounds=sizes.startup, batch=1, warm=2)
     base, base_name = found["pass"], "python -c pass"
     yield Measure("import", "import takeback", found["import"], base, base_name)
+    yield Measure("use", "import takeback, open in memory, commit", found["use"], base, base_name)
     if "version" in found:
         yield Measure("version", "takeback --version", found["version"], base, base_name)
 

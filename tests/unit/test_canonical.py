@@ -273,7 +273,7 @@ def test_where_a_value_is_said_to_stand() -> None:
     assert caught.value.path == "/plan/3/x"
 
 
-@pytest.mark.parametrize("raw", [b"", b"\xc1", b"\x92\x01", b"\xd4\x09\x00", b"\xff\xff", b"\xa1\xff"], ids=bytes.hex)
+@pytest.mark.parametrize("raw", [b"", b"\xc1", b"\x92\x01", b"\xd4\x09\x00", b"\xa1\xff"], ids=bytes.hex)
 def test_bytes_that_are_no_value(raw: bytes) -> None:
     """Damaged bytes are said to be damaged, never read as something else."""
     with pytest.raises(CorruptObject):

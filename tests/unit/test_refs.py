@@ -13,7 +13,7 @@ from takeback.errors import BadName, BadReference
 from takeback.model.ids import bookmark, bookmarked, checkpoint_id, shown, thread_name, thread_uid
 from takeback.model.refs import ByHead, ById, ByLabel, ByTime, ByVersion, check_label, check_name, parse
 
-ID = "c12-abcdefghijk23"
+ID = "c12-0123456789ab"
 NOON = 1_772_366_400_000_000  # 2026-03-01 12:00 UTC
 
 
@@ -44,7 +44,7 @@ NOON = 1_772_366_400_000_000  # 2026-03-01 12:00 UTC
         ("good~3", ByLabel("good", back=3)),
         ("größe", ByLabel("größe")),
         ("b12", ByLabel("b12")),
-        ("c12-1", ByLabel("c12-1")),
+        ("c12-x", ByLabel("c12-x")),
         ("header", ByLabel("header")),
         ("2026-03-01T12:00:00+00:00", ByTime(NOON)),
         ("2026-03-01t12:00:00z", ByTime(NOON)),
@@ -62,7 +62,7 @@ def test_forms(text: Any, ref: Any) -> None:
     [
         "", " ", "~", "~1", "-3", -1, "3.5", 3.5, None, True, False, b"3", ["3"], "a b", "~head", "head^", "@", "1x",
         "-", "2026-03-01", "2026-03-01T25:00Z", "2026-03-01T12:00", "2026-13-01T12:00Z", "C12-!", "#1", "head~-1",
-        "head~x", "c12-ABCDEFGHIJK23!", "a\nb", "٣~",
+        "head~x", "c12-ABCDEF!", "a\nb", "٣~",
         dt.datetime(2026, 3, 1),  # noqa: DTZ001 (a time without a zone is what is refused)
         dt.date(2026, 3, 1),
     ],
@@ -77,7 +77,7 @@ def test_what_is_no_reference(text: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [19, 30, 4_301, 100_000])
-@pytest.mark.parametrize("form", ["{}", "-{}", "head~{}", "c{}", "c{}-abcdefghijk23", "b{}-abcdefghijk23", "good~{}"])
+@pytest.mark.parametrize("form", ["{}", "-{}", "head~{}", "c{}", "c{}-0123456789ab", "b{}-0123456789ab", "good~{}"])
 def test_numbers_that_no_store_holds(form: str, size: int) -> None:
     """A version is a 64-bit number; more digits, or more than Python reads, is a bad reference."""
     with pytest.raises(BadReference) as caught:
@@ -131,7 +131,7 @@ def test_labels_that_are_refused(label: Any) -> None:
         check_label(label)
 
 
-@pytest.mark.parametrize("label", ["a", "é", "_x", "v1.2", "good/one", "b1", "c1-1", "cafe", "a" * 128, "heads"])
+@pytest.mark.parametrize("label", ["a", "é", "_x", "v1.2", "good/one", "b1", "c1-x", "cafe", "a" * 128, "heads"])
 def test_labels(label: str) -> None:
     assert check_label(label) == label
 

@@ -155,8 +155,10 @@ def _time_bytes(value: datetime) -> bytes:
 def _extension(tag: int, data: bytes) -> Any:
     if tag != _EXT_TIME or len(data) != 12:
         raise ValueError(f"unknown extension {tag}")
-    zone = timezone(timedelta(seconds=int.from_bytes(data[8:], "big", signed=True)))
-    return (_EPOCH + int.from_bytes(data[:8], "big", signed=True) * _MICROSECOND).astimezone(zone)
+    offset = timedelta(seconds=int.from_bytes(data[8:], "big", signed=True))
+    # What the clock showed there: in UTC the first and last hours that Python knows would be out of reach.
+    local = int.from_bytes(data[:8], "big", signed=True) * _MICROSECOND + offset
+    return datetime(1970, 1, 1, tzinfo=timezone(offset)) + local
 
 
 def _refuse(value: Any, at: Path) -> NoReturn:
@@ -178,7 +180,7 @@ def _search(value: Any, at: Path) -> None:
         if len(at) >= MAX_DEPTH:
             _search_depth(at)
         for key, item in plain.items():
-            _search_key(key, at)
+            check_key(key, at)
             _search(item, (*at, key))
     elif isinstance(plain, list):
         if len(at) >= MAX_DEPTH:
@@ -191,7 +193,8 @@ def _search_depth(at: Path) -> NoReturn:
     raise TooDeep(f"nested deeper than {MAX_DEPTH} levels", path=pointer(at[:8]) + "/…")
 
 
-def _search_key(key: Any, at: Path) -> None:
+def check_key(key: Any, at: Path) -> None:
+    """Refuse a key that is no plain string, too long, or not to be encoded."""
     if type(key) is not str:
         raise Unstorable(f"the key {_shown(key)} cannot be stored: keys are strings", path=pointer(at))
     if len(key) > MAX_KEY:
@@ -238,7 +241,10 @@ def _surrogate(text: str) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # of somebody else's class, or an integer too long for Python to show
+        text = "…"
     return f"{type(value).__name__} {text[:40] + '…' if len(text) > 40 else text}"
 
 

@@ -121,5 +121,13 @@ class ReadOnlyList(list[Any]):
     def __add__(self, other: Any) -> list[Any]:
         return [*self.copy(), *other]
 
+    def __radd__(self, other: Any) -> list[Any]:
+        return [*other, *self.copy()]
+
+    def __mul__(self, times: SupportsIndex) -> list[Any]:
+        return self.copy() * times
+
+    __rmul__ = __mul__
+
     __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = sort = reverse = _refuse
     __iadd__ = __imul__ = _refuse

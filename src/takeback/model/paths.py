@@ -9,6 +9,8 @@ from takeback.errors import BadPath
 Part: TypeAlias = "str | int"
 Path: TypeAlias = "tuple[Part, ...]"
 PathLike: TypeAlias = "str | Part | tuple[Part, ...] | list[Part]"
+_DIGITS = 20  # more than any position has; Python does not read numbers of many thousands
+_HUGE = 1 << 64
 
 
 def parse(path: PathLike) -> Path:
@@ -21,8 +23,10 @@ def parse(path: PathLike) -> Path:
             return (path,)
         return tuple(_unescape(part, path) for part in path[1:].split("/"))
     if isinstance(path, int) and not isinstance(path, bool):
-        return (path,)
+        path = (path,)
     if isinstance(path, (tuple, list)) and all(isinstance(p, str) or type(p) is int for p in path):
+        if any(isinstance(p, int) and abs(p) >= _HUGE for p in path):
+            raise BadPath("a path with a position that no list has")
         return tuple(path)
     raise BadPath(
         f"{path!r} is no path", hint="Use a JSON Pointer ('/a/0'), a tuple ('a', 0) or a top-level key"
@@ -42,11 +46,12 @@ def index(part: Part, length: int, *, at: Path, end: bool = False) -> int:
     if isinstance(part, int):
         number = part
     elif part.isascii() and part.isdigit() and (part == "0" or part[0] != "0"):
-        number = int(part)
+        number = int(part[:_DIGITS])
     else:
         raise BadPath(f"a list has positions, not {part!r}", path=pointer(at))
     if not 0 <= number < limit:
-        raise BadPath(f"position {number} is outside a list of {length}", path=pointer(at))
+        named = number if abs(number) < _HUGE else "of so many digits"
+        raise BadPath(f"position {named} is outside a list of {length}", path=pointer(at))
     return number
 
 

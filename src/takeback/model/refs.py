@@ -16,6 +16,8 @@ _BACK = re.compile(r"(.+?)((?:~\d*)+)")
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt].*")
 _LABEL = re.compile(r"[^\W\d][\w.:/@+-]*")
 MAX_NAME = 512
+_MAX_VERSION = 2**63 - 1
+_DIGITS = 20  # more than a version has; Python does not read numbers of many thousands
 
 
 class ByVersion(msgspec.Struct, frozen=True):
@@ -85,9 +87,9 @@ def _parse_text(text: str) -> Ref:
     match = _BACK.fullmatch(text)
     if match:
         text = match[1]
-        back = sum(int(part or 1) for part in match[2].split("~")[1:])
+        back = sum(_number(part or "1") for part in match[2].split("~")[1:])
     if re.fullmatch(r"-?\d+", text):
-        found: Ref = _version(int(text))
+        found: Ref = _version(_number(text))
     elif text.lower() == "head":
         found = ByHead()
     elif BOOKMARK.fullmatch(text):
@@ -103,7 +105,16 @@ def _parse_text(text: str) -> Ref:
     return msgspec.structs.replace(found, back=back) if back else found
 
 
+def _number(digits: str) -> int:
+    number = int(digits[:_DIGITS])
+    if abs(number) > _MAX_VERSION:
+        raise BadReference(f"{digits[:_DIGITS]}… is more than any thread has versions", hint=_HINT)
+    return number
+
+
 def _version(number: int) -> Ref:
+    if abs(number) > _MAX_VERSION:
+        raise BadReference("a number that is more than any thread has versions", hint=_HINT)
     if number < 0:
         raise BadReference(
             f"there is no version {number}", hint=f"For {-number} before the head say head~{-number}"
@@ -114,7 +125,7 @@ def _version(number: int) -> Ref:
 def _by_id(text: str) -> ById:
     match = CHECKPOINT_PREFIX.fullmatch(text)
     assert match is not None
-    return ById(int(match[1]), CheckpointId(text), whole=match[2] is not None and len(match[2]) == 12)
+    return ById(_number(match[1]), CheckpointId(text), whole=match[2] is not None and len(match[2]) == 12)
 
 
 def _time(text: str) -> int:

@@ -10,6 +10,7 @@ from blake3 import blake3
 
 from takeback.errors import CorruptObject
 from takeback.model.ids import shown
+from takeback.model.tree.nodes import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 RAW, ZSTD = 0, 1
 _SMALL = 96  # below this a frame's header eats what compression saves
+_SMALL_NODE = 2048
 _LEVEL = 1
 
 
@@ -37,8 +39,8 @@ _local: _PerThread | None = None
 
 
 def pack(payload: bytes) -> tuple[int, bytes]:
-    """(codec, stored bytes): compressed only where that is shorter."""
-    if len(payload) >= _SMALL:
+    """(codec, stored bytes): compressed only where that is shorter. A small node is mostly digests."""
+    if len(payload) >= _SMALL and (payload[0] != MARK or len(payload) >= _SMALL_NODE):
         packed = _tools().packer.compress(payload)
         if len(packed) < len(payload):
             return ZSTD, packed
@@ -53,7 +55,7 @@ def unpack(digest: bytes, codec: int, size: int, data: bytes) -> bytes:
 
         try:
             payload = _tools().unpacker.decompress(data, max_output_size=size)
-        except zstandard.ZstdError as error:
+        except (zstandard.ZstdError, MemoryError) as error:  # a damaged header may ask for any size
             raise CorruptObject(f"object {shown(digest)} cannot be unpacked: {error}") from None
     if len(payload) != size or blake3(payload).digest() != digest:
         raise CorruptObject(f"object {shown(digest)} does not hold what it is stored under")

@@ -33,6 +33,8 @@ def build(value: Any, prior: Payload | None, writer: Writer, at: Path = ()) -> t
     """(size of the encoding, payload) of a value; only what differs from `prior` is hashed and checked."""
     if type(value) is not dict and type(value) is not list:
         value = canonical.take_apart(value)
+    if len(at) >= canonical.MAX_DEPTH and isinstance(value, (dict, list)):
+        canonical.check(value, at)  # refuses; below, only what is small is looked at with what holds it
     node = parse(prior) if prior is not None and is_node(prior) else None
     if node is None or not isinstance(value, (dict, list)):
         raw = canonical.pack(value, at)
@@ -72,8 +74,8 @@ def _build_dict(value: dict[str, Any], prior: Any, writer: Writer, at: Path) -> 
     kids: dict[str, Kid] = {}
     for key, item in value.items():
         kind = type(item)
-        if type(key) is not str:
-            canonical.pack({key: None}, at)  # raises, with the path
+        if type(key) is not str or len(key) > canonical.MAX_KEY or not key.isascii():
+            canonical.check_key(key, at)
         if kind in _TINY or ((kind is str or kind is bytes) and len(item) <= _SHORT):
             small[key] = item
             continue

@@ -87,6 +87,7 @@ def _edit_dict(node: Node, path: Path, place: int, below: Change, writer: Writer
     key = path[place]
     if not isinstance(key, str):
         raise BadPath(f"a dict has keys, not position {key}", path=pointer(path[:place]))
+    canonical.check_key(key, path[:place])
     if isinstance(node, WideNode):
         return dicts.edit_wide(node, key, lambda entries: _change(entries, key, below, writer), writer)
     assert isinstance(node, DictNode)

@@ -19,6 +19,7 @@ Slot: TypeAlias = bytes
 
 MARK = 0xC1  # reserved in MessagePack: no value's encoding begins with it
 _DICT, _LIST, _REF, _INDEX, _WIDE, _WIDE_INDEX = range(1, 7)
+_MARK = bytes((MARK,))
 _HEAD = {kind: bytes((MARK, kind)) for kind in range(1, 7)}
 _REF_HEAD = _HEAD[_REF]
 _REF_LENGTH = 34
@@ -151,14 +152,14 @@ def write(node: Node) -> Payload:
 
 
 def is_node(payload: Payload) -> bool:
-    return payload[0] == MARK
+    return payload[:1] == _MARK
 
 
 def parse(payload: Payload) -> Node:
     """The node that these bytes are; only for payloads that `is_node`."""
-    decoder = _DECODERS.get(payload[1])
+    decoder = _DECODERS.get(payload[1]) if len(payload) > 1 else None
     if decoder is None:
-        raise CorruptObject(f"an object of unknown node kind {payload[1]}")
+        raise CorruptObject(f"an object of unknown node kind {payload[1:2].hex()}")
     try:
         return decoder.decode(memoryview(payload)[2:])
     except msgspec.MsgspecError as error:

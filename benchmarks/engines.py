@@ -1,0 +1,280 @@
+"""The engines that are compared, each in a process of its own: it is told how many turns to do, and does them.
+
+A turn adds one message of 1 KB to a conversation and makes the result durable. No two of them ever have the
+same file open, and none shares a process with another library's SQLite.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data
+from benchmarks.disk import on_disk
+
+_SYNC = {0: "off", 1: "normal", 2: "full", 3: "extra"}
+
+
+class Engine:
+    """What is asked of each. Times are in milliseconds; what prepares a turn is not in them."""
+
+    path: Path
+    settings = ""
+
+    def turns(self, count: int) -> list[float]:
+        raise TypeError(f"{type(self).__name__} does no turns")
+
+    def read(self) -> None:
+        """The newest state, whole."""
+
+    def ten(self) -> None:
+        """The ten newest states, whole."""
+
+    def settle(self) -> None:
+        """Move what lies in a write-ahead file into the file, so that its size can be compared."""
+
+
+class RawEngine(Engine):
+    """An insert of the message alone: the least that a durable turn can cost here."""
+
+    def __init__(self, path: Path) -> None:
+        from benchmarks.raw import Raw
+
+        self.path, self._raw, self._numbers = path, Raw(path), itertools.count()
+        self.settings = "WAL, sync full"
+
+    def turns(self, count: int) -> list[float]:
+        items = [json.dumps(data.message(next(self._numbers))).encode() for _ in range(count)]
+        return [_timed(lambda item=item: self._raw.insert(item)) for item in items]
+
+    def settle(self) -> None:
+        self._raw.connection.pragma("wal_checkpoint(truncate)")
+
+
+class TakebackEngine(Engine):
+    """takeback, appending the message or committing the whole state anew."""
+
+    def __init__(self, path: Path, *, whole: bool) -> None:
+        import takeback
+
+        self.path, self._whole, self._held = path, whole, list[data.Message]()
+        self._repo = takeback.open(path)
+        self._thread = self._repo.thread("talk", initial={"messages": []})
+        self.settings = "WAL, sync full"
+
+    def turns(self, count: int) -> list[float]:
+        return [self._turn() for _ in range(count)]
+
+    def _turn(self) -> float:
+        item = data.message(len(self._held))
+        self._held.append(item)
+        if self._whole:
+            return _timed(lambda: self._thread.commit({"messages": self._held}))
+        return _timed(lambda: self._thread.append("messages", item))
+
+    def read(self) -> None:
+        assert self._repo.thread("talk").state["messages"][-1]
+
+    def ten(self) -> None:
+        thread = self._repo.thread("talk")
+        for checkpoint in itertools.islice(thread.history(), 10):
+            assert thread.at(checkpoint).state is not None
+
+    def settle(self) -> None:
+        import apsw
+
+        # The same library that holds the file open: its locks are not lost when this connection closes.
+        with apsw.Connection(str(self.path)) as connection:
+            connection.pragma("wal_checkpoint(truncate)")
+        connection.close()
+
+
+class LangGraphEngine(Engine):
+    """LangGraph's SqliteSaver, as its own graphs call it: one `put` of the whole checkpoint a turn."""
+
+    def __init__(self, path: Path) -> None:
+        import sqlite3
+
+        from langgraph.checkpoint.sqlite import SqliteSaver
+
+        self.path = path
+        self._connection = sqlite3.connect(path, check_same_thread=False)
+        self._saver = SqliteSaver(self._connection)
+        self._saver.setup()
+        default = _pragmas(self._connection)
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self.settings = f"{_pragmas(self._connection)} (by default: {default})"
+        self._config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": ""}}
+        self._held: list[data.Message] = []
+
+    def turns(self, count: int) -> list[float]:
+        return [self._turn() for _ in range(count)]
+
+    def _turn(self) -> float:
+        from langgraph.checkpoint.base import empty_checkpoint
+
+        step = len(self._held)
+        self._held.append(data.message(step))
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": list(self._held)}
+        checkpoint["channel_versions"] = {"messages": step + 1}
+        versions = checkpoint["channel_versions"]
+
+        def put() -> None:
+            self._config = self._saver.put(
+                self._config, checkpoint, {"source": "loop", "step": step, "parents": {}}, versions
+            )
+
+        return _timed(put)
+
+    def read(self) -> None:
+        assert self._saver.get_tuple({"configurable": {"thread_id": "talk", "checkpoint_ns": ""}})
+
+    def ten(self) -> None:
+        found = self._saver.list({"configurable": {"thread_id": "talk", "checkpoint_ns": ""}}, limit=10)
+        assert all(each.checkpoint for each in found)
+
+    def settle(self) -> None:
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+class DbosEngine(Engine):
+    """DBOS: a step of a workflow that returns the message. It keeps results of steps, no state to go back to."""
+
+    def __init__(self, path: Path, *, wal: bool) -> None:
+        import sqlite3
+
+        from dbos import DBOS
+
+        self.path = path
+        with sqlite3.connect(path) as connection:
+            if wal:
+                connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE IF NOT EXISTS made_for_the_journal_mode (x)")
+        connection.close()
+        self._dbos = DBOS(
+            config={
+                "name": "bench",
+                "system_database_url": f"sqlite:///{path}",
+                "log_level": "ERROR",
+            }
+        )
+        self._numbers = itertools.count()
+        step = DBOS.step()(data.message)
+
+        @DBOS.workflow()
+        def work(numbers: list[int]) -> list[float]:
+            return [_timed(lambda number=number: step(number)) for number in numbers]
+
+        self._work: Callable[[list[int]], list[float]] = work
+        DBOS.launch()
+        with sqlite3.connect(path) as connection:
+            # DBOS sets neither of the two, so its connections have what a new connection has.
+            self.settings = _pragmas(connection)
+        connection.close()
+
+    def turns(self, count: int) -> list[float]:
+        return self._work([next(self._numbers) for _ in range(count)])
+
+    def settle(self) -> None:
+        import sqlite3
+
+        with sqlite3.connect(self.path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.close()
+
+
+class NaiveEngine(Engine):
+    """What tutorials show: the whole state as JSON in one row a step, here with WAL and full sync."""
+
+    def __init__(self, path: Path) -> None:
+        import sqlite3
+
+        self.path = path
+        self._connection = sqlite3.connect(path)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("CREATE TABLE steps (id INTEGER PRIMARY KEY, state TEXT NOT NULL)")
+        self._held: list[data.Message] = []
+        self.settings = _pragmas(self._connection)
+
+    def turns(self, count: int) -> list[float]:
+        return [self._turn() for _ in range(count)]
+
+    def _turn(self) -> float:
+        self._held.append(data.message(len(self._held)))
+
+        def insert() -> None:
+            with self._connection:
+                state = json.dumps({"messages": self._held})
+                self._connection.execute("INSERT INTO steps (state) VALUES (?)", (state,))
+
+        return _timed(insert)
+
+    def read(self) -> None:
+        assert self._states(1)
+
+    def ten(self) -> None:
+        assert self._states(10)
+
+    def _states(self, count: int) -> list[Any]:
+        rows = self._connection.execute("SELECT state FROM steps ORDER BY id DESC LIMIT ?", (count,))
+        return [json.loads(row[0]) for row in rows]
+
+    def settle(self) -> None:
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "raw insert of the message": RawEngine,
+    "takeback, append": lambda path: TakebackEngine(path, whole=False),
+    "takeback, commit": lambda path: TakebackEngine(path, whole=True),
+    "LangGraph SqliteSaver": LangGraphEngine,
+    "DBOS step": lambda path: DbosEngine(path, wal=False),
+    "DBOS step, file set to WAL": lambda path: DbosEngine(path, wal=True),
+    "a JSON row a step": NaiveEngine,
+}
+OURS = ("raw insert of the message", "takeback, append", "takeback, commit")
+
+
+def _timed(act: Callable[[], object]) -> float:
+    began = time.perf_counter_ns()
+    act()
+    return (time.perf_counter_ns() - began) / 1e6
+
+
+def _pragmas(connection: Any) -> str:
+    journal = connection.execute("PRAGMA journal_mode").fetchone()[0]
+    sync = connection.execute("PRAGMA synchronous").fetchone()[0]
+    return f"{'WAL' if journal == 'wal' else 'rollback journal'}, sync {_SYNC[sync]}"
+
+
+def _answer(engine: Engine, request: dict[str, Any]) -> Any:
+    if request["do"] == "turns":
+        return engine.turns(request["count"])
+    if request["do"] == "size":
+        engine.settle()
+        return on_disk(engine.path)
+    act = engine.read if request["do"] == "read" else engine.ten
+    return [_timed(act) for _ in range(request["count"])]
+
+
+def serve(name: str, path: Path) -> None:
+    """Answer one JSON line with another, until there are no more. What a library prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    engine = ENGINES[name](path)
+    print(json.dumps(engine.settings), file=answers)
+    for line in sys.stdin:
+        print(json.dumps(_answer(engine, json.loads(line))), file=answers)
+    os._exit(0)  # some of them have threads that would keep the process
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], Path(sys.argv[2]))
