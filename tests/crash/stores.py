@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import takeback
-from takeback import Repo
+from takeback.model.frozen import thawed
+from takeback.repo import Repo
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Disk
 
@@ -28,7 +28,7 @@ def holds(repo: Repo) -> dict[str, Any]:
         rows = list(thread.history(newest_first=False))
         threads[info.name] = {
             "rows": [(row.version, row.kind, row.reason) for row in rows],
-            "states": [takeback.plain(thread.at(row.version).state) for row in rows],
+            "states": [thawed(thread.at(row.version).state) for row in rows],
             "labels": thread.labels,
         }
     return {"threads": threads, "audit": [(entry.action, entry.thread) for entry in repo.audit()]}

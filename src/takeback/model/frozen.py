@@ -119,10 +119,10 @@ class ReadOnlyList(list[Any]):
         return (copy.copy, (self.copy(),))
 
     def __add__(self, other: Any) -> list[Any]:
-        return [*self.copy(), *other]
+        return [*self.copy(), *other] if isinstance(other, list) else NotImplemented
 
     def __radd__(self, other: Any) -> list[Any]:
-        return [*other, *self.copy()]
+        return [*other, *self.copy()] if isinstance(other, list) else NotImplemented
 
     def __mul__(self, times: SupportsIndex) -> list[Any]:
         return self.copy() * times
