@@ -27,6 +27,7 @@ class Plan:
 
     @property
     def thread(self) -> str:
+        """The name of the thread that it is for."""
         return self._thread.name
 
     @property
@@ -67,6 +68,7 @@ class Plan:
         ]
 
     def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
         return {
             "thread": self.thread,
             "kind": self.kind,
@@ -108,6 +110,7 @@ class Receipt:
         return self._thread.at(self.checkpoint).state
 
     def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
         return {
             "checkpoint": self.checkpoint.as_dict(),
             "bookmark": self.bookmark,

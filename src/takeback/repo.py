@@ -70,6 +70,7 @@ class Repo:
 
     @property
     def tenant(self) -> str:
+        """Whose data this handle sees."""
         return self._ctx.tenant
 
     @property

@@ -48,6 +48,7 @@ class Step(Generic[S]):
 
     @property
     def thread(self) -> Thread[S]:
+        """The thread whose step this is."""
         return self._thread
 
 

@@ -41,6 +41,7 @@ class Thread(Generic[S]):
 
     @property
     def name(self) -> str:
+        """What the thread is called."""
         return self._identity.name
 
     @property
@@ -60,6 +61,7 @@ class Thread(Generic[S]):
 
     @property
     def version(self) -> int:
+        """The head's version."""
         return self.head.version
 
     def refresh(self) -> Self:

@@ -24,6 +24,7 @@ class View(Generic[S]):
 
     @property
     def version(self) -> int:
+        """Which version this is."""
         return self.checkpoint.version
 
     @property

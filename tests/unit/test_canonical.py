@@ -49,7 +49,9 @@ LEAVES = (
     | TIMES
 )
 VALUES = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5), max_leaves=25
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(TEXT, inner, max_size=5),
+    max_leaves=25,
 )
 
 
@@ -156,7 +158,11 @@ def test_edges_of_numbers() -> None:
 def test_a_time_keeps_its_offset_and_microseconds(time: dt.datetime) -> None:
     """From the first moment that Python knows to the last: what can be written can be read."""
     back = decode(encode(time))
-    assert (back, back.utcoffset(), back.replace(tzinfo=None)) == (time, time.utcoffset(), time.replace(tzinfo=None))
+    assert (back, back.utcoffset(), back.replace(tzinfo=None)) == (
+        time,
+        time.utcoffset(),
+        time.replace(tzinfo=None),
+    )
 
 
 def test_a_time_of_a_place_keeps_what_its_clock_showed() -> None:
@@ -212,7 +218,7 @@ REFUSED = {
     "-inf": (float("-inf"), "use None"),
     "tuple": ((1, 2), "use a list"),
     "namedtuple": (Pair(1, 2), "use dict, list"),
-    "naive datetime": (dt.datetime(2026, 1, 1), "time zone"),  # noqa: DTZ001 (it is what is refused)
+    "naive datetime": (dt.datetime(2026, 1, 1), "time zone"),
     "offset below a second": (dt.datetime(2026, 1, 1, tzinfo=zone(microseconds=1)), "offset"),
     "date": (dt.date(2026, 1, 1), "isoformat"),
     "time": (dt.time(1), "use dict, list"),
@@ -282,7 +288,13 @@ def test_bytes_that_are_no_value(raw: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("tag", "data"),
-    [(2, b"\0" * 12), (1, b"\0" * 11), (1, b"\x7f" * 12), (1, b"\x7f" + b"\0" * 11), (1, b"\0" * 8 + b"\x7f\0\0\0")],
+    [
+        (2, b"\0" * 12),
+        (1, b"\0" * 11),
+        (1, b"\x7f" * 12),
+        (1, b"\x7f" + b"\0" * 11),
+        (1, b"\0" * 8 + b"\x7f\0\0\0"),
+    ],
 )
 def test_extensions_that_are_no_time(tag: int, data: bytes) -> None:
     with pytest.raises(CorruptObject):
@@ -372,9 +384,11 @@ class Person(pydantic.BaseModel):
 def test_models_are_taken_apart(model: Any, plain: Any) -> None:
     """A model object is stored as the dict of its fields, at every depth; private parts are no state."""
     if plain is None:
-        plain = json.loads(msgspec.json.encode(model, enc_hook=lambda p: p.model_dump()).decode()) if isinstance(
-            model, msgspec.Struct
-        ) else model.model_dump()
+        plain = (
+            json.loads(msgspec.json.encode(model, enc_hook=lambda p: p.model_dump()).decode())
+            if isinstance(model, msgspec.Struct)
+            else model.model_dump()
+        )
     assert strict(decode(encode(model))) == strict(plain)
     assert encode({"a": [model]}) == encode({"a": [plain]})
     assert equal(model, plain)

@@ -98,9 +98,9 @@ def test_no_method_that_changes_was_forgotten() -> None:
     ]:
         reading = {"get", "items", "keys", "values", "count", "index"} | beside
         for name in {name for name in dir(plain) if not name.startswith("__")} - reading:
-            assert getattr(kind, name) is getattr(kind, "__setitem__"), name
+            assert getattr(kind, name) is kind.__setitem__, name
         for name in ("__delitem__", *(("__ior__",) if plain is dict else ("__iadd__", "__imul__"))):
-            assert getattr(kind, name) is getattr(kind, "__setitem__"), name
+            assert getattr(kind, name) is kind.__setitem__, name
 
 
 def test_augmented_assignment_is_refused() -> None:
@@ -143,8 +143,17 @@ def test_reading() -> None:
     assert (list(state.keys()), list(state.values()), list(state.items())) == (
         list(plain.keys()), list(plain.values()), list(plain.items()),
     )  # fmt: skip
-    assert (state.get("d"), state.get("z"), state.get("z", 5), state.get("n", 5)) == (plain["d"], None, 5, None)
-    assert (state["l"][-1], state["l"][0:2], list(reversed(state["l"]))) == ("t", plain["l"][:2], plain["l"][::-1])
+    assert (state.get("d"), state.get("z"), state.get("z", 5), state.get("n", 5)) == (
+        plain["d"],
+        None,
+        5,
+        None,
+    )
+    assert (state["l"][-1], state["l"][0:2], list(reversed(state["l"]))) == (
+        "t",
+        plain["l"][:2],
+        plain["l"][::-1],
+    )
     assert (state["l"].index("t"), state["l"].count("t"), {"a": 1} in state["l"]) == (2, 1, True)
     match state:
         case {"d": {"x": [1, {"y": found}]}}:
@@ -207,7 +216,9 @@ def test_nothing_that_comes_out_leads_back_in(way: str, seen: bool) -> None:
     assert json.dumps(state) == json.dumps(sample())
 
 
-@pytest.mark.parametrize("way", ["copy()", "copy.copy", "deepcopy", "thawed", "pickle", "or", "plus", "times"])
+@pytest.mark.parametrize(
+    "way", ["copy()", "copy.copy", "deepcopy", "thawed", "pickle", "or", "plus", "times"]
+)
 def test_copies_are_plain_and_can_be_changed(way: str) -> None:
     """All the way down: a copy is what one changes and commits."""
 

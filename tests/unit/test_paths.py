@@ -38,7 +38,9 @@ def test_forms(path: Any, parts: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/~", "/a~2", "/~~0", "/a/b~", None, 1.0, True, b"/a", {"a"}, ("a", 1.0), ("a", True), [None]], ids=repr
+    "path",
+    ["/~", "/a~2", "/~~0", "/a/b~", None, 1.0, True, b"/a", {"a"}, ("a", 1.0), ("a", True), [None]],
+    ids=repr,
 )
 def test_what_is_no_path(path: Any) -> None:
     with pytest.raises(BadPath):
@@ -61,7 +63,28 @@ def test_positions(part: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["01", "-1", "+1", "1.0", "", " 1", "1 ", "-", "a", "²", "٣", "1_0", "0x1", "5", 5, -1, "99", 10**20, "1" * 30]
+    "part",
+    [
+        "01",
+        "-1",
+        "+1",
+        "1.0",
+        "",
+        " 1",
+        "1 ",
+        "-",
+        "a",
+        "²",
+        "٣",
+        "1_0",
+        "0x1",
+        "5",
+        5,
+        -1,
+        "99",
+        10**20,
+        "1" * 30,
+    ],
 )
 def test_what_is_no_position(part: Any) -> None:
     """No leading zero, no sign, no digits of other scripts, and nothing outside; the error names the list."""
