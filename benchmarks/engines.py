@@ -91,6 +91,7 @@ class TakebackEngine(Engine):
 
         # The same library that holds the file open: its locks are not lost when this connection closes.
         connection = apsw.Connection(str(self.path))
+        connection.pragma("schema_version")  # a connection that has read nothing yet would move nothing
         connection.wal_checkpoint()
         connection.close()
 

@@ -155,7 +155,7 @@ async def _run(queue: _Pool | _Line, job: Job[R], context: Context | None = None
     When it is cancelled, what has not begun never begins, and what has begun is waited for: nothing of a
     call goes on after its await has ended, and the handle knows what was written.
     """
-    work = queue.submit(partial((context or copy_context()).run, job))
+    work = queue.submit(partial((copy_context() if context is None else context).run, job))
     mirror = asyncio.wrap_future(work)
     try:
         await asyncio.wait([mirror])
@@ -243,7 +243,8 @@ class _Face:
         return f"<{type(self).__name__} {repr(self._inner).strip('<>').partition(' ')[2]}>"
 
     def __str__(self) -> str:
-        return repr(self) if type(self._inner).__str__ is object.__str__ else str(self._inner)
+        text = str(self._inner)
+        return repr(self) if text == repr(self._inner) else text
 
 
 FACES: dict[type, type[_Face]] = {}
@@ -429,9 +430,7 @@ class AsyncDiff(AsyncItems[Change], of=Diff, look=len):
         return bool(self._inner)
 
 
-class AsyncPlan(
-    _Face, of=Plan, plain=("thread", "kind", "head", "target", "undoes", "digest"), look=str
-):  # fmt: skip
+class AsyncPlan(_Face, of=Plan, plain=("thread", "kind", "head", "target", "undoes", "digest"), look=str):
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
 
 

@@ -1,5 +1,5 @@
-"""A process that is killed before or after any labelled place of any kind of write, and between any two calls to
-the disk: what was acknowledged is there, what was not is there wholly or not at all."""
+"""A process that is killed before or after any labelled place of any kind of write, and between any two
+calls to the disk: what was acknowledged is there, what was not is there wholly or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ ACTS: dict[str, Act] = {
         {"much": [incompressible(9_000, seed) for seed in range(12)]}
     ),
     "commit larger than the cache": _spill,
-    "append": lambda repo, _: repo.thread("full leaf").append("/items", {"text": incompressible(300, 99)}),
+    "append": lambda repo, _: repo.thread("full leaf").append(
+        "/items", item(len(repo.thread("full leaf").state["items"]))
+    ),
     "patch": lambda repo, _: repo.thread("main").patch({"to": "NYC"}),
     "step": _step,
     "rollback": lambda repo, _: repo.thread("main").rollback(1),
@@ -99,23 +101,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def item(number: int) -> dict[str, str]:
+    """Short enough to stand in its leaf: only the append that closes the leaf writes a second object."""
+    return {"text": incompressible(200, number)}
+
+
 def fill_a_leaf(repo: Repo) -> None:
     """Append until the next item closes a leaf: known from a thread that goes one further."""
-
-    def grow(name: str, count: int | None) -> int:
-        thread = repo.thread(name, initial={"items": []})
-        for number in range(count if count is not None else 400):
-            held = repo.info().details["objects"]
-            thread.append("/items", {"text": incompressible(300, number if number != count else 99)})
-            if count is None and repo.info().details["objects"] - held >= 2:
-                return number
-        return -1
-
-    closes = grow("probe", None)
-    assert closes > 1, "no append ever closed a leaf"
-    repo.thread("probe").delete()
-    thread = repo.thread("full leaf", initial={"items": []})
-    thread.extend("/items", [{"text": incompressible(300, number)} for number in range(closes)])
+    probe = repo.thread("probe", initial={"items": []})
+    for number in range(400):
+        held = repo.info().details["objects"]
+        probe.append("/items", item(number))
+        if repo.info().details["objects"] - held > 1:
+            break
+    else:
+        raise AssertionError("no append ever closed a leaf")
+    repo.thread("full leaf", initial={"items": []}).extend("/items", [item(n) for n in range(number)])
 
 
 def outcome(folder: Path, name: str, kill: Kill) -> tuple[list[Any], dict[str, Any], Path]:
@@ -234,14 +235,13 @@ def run_on_disk(child: Child, name: str, path: Path, folder: Path) -> None:
 
 def disk_sweep(folder: Path, name: str, step: int) -> int:
     before, after = before_and_after(folder, name)
-    points = in_child(
-        lambda child: run_on_disk(child, name, copy(folder / "before.db", folder), folder)
-    ).points
+    path = copy(folder / "before.db", folder)
+    points = in_child(lambda child: run_on_disk(child, name, path, folder)).points
     assert {"write wal", "sync wal", "write main", "sync main", "delete wal"} <= set(points)
     edges = {n for n, label in enumerate(points) if not label.startswith("write")}
     for n in sorted(edges | set(range(0, len(points), step))):
-        path = copy(folder / "before.db", folder)
-        life = in_child(lambda child, p=path: run_on_disk(child, name, p, folder), Kill(n))
+        copy(folder / "before.db", folder)
+        life = in_child(lambda child: run_on_disk(child, name, path, folder), Kill(n))
         assert life.killed, points[n]
         with takeback.open(path) as repo:
             found = holds(repo)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import apsw
 
 from takeback.errors import (
     CorruptObject,
-    ForkedProcess,
     ReadOnlyStore,
-    StoreClosed,
     StoreError,
     TakebackError,
     UnknownOutcome,
@@ -42,7 +38,8 @@ from takeback.storage.base import (
     has_meta,
 )
 from takeback.storage.migrate import queries, schema_version
-from takeback.storage.sqlite_file import SqliteFile, WalMover, meaning, translated
+from takeback.storage.sqlite_connections import Connections
+from takeback.storage.sqlite_file import SqliteFile, meaning, translated
 from takeback.storage.sqlite_rows import (
     audit_entry,
     checkpoint_values,
@@ -61,17 +58,12 @@ class SqliteStorage:
     def __init__(
         self, path: str, *, create: bool = True, durability: str = "full", vfs: str | None = None
     ) -> None:
-        self._pid = os.getpid()
-        self._closed = False
         self._sql = queries("sqlite")
         self.point: Callable[[str], None] | None = None
         self._file = SqliteFile(path, create=create, durability=durability, vfs=vfs)
         self._file.prepare()
-        self._mover = WalMover(self._file)
-        self._lock = threading.RLock()
-        self._write_connection: apsw.Connection | None = None
-        self._local = _Reader()
-        self._readers: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        self._connections = Connections(self._file)
+        self._reading = self._connections.reading
         self._tenants: dict[str, int] = {}
         self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
         self._uid = self._store_uid()
@@ -79,11 +71,11 @@ class SqliteStorage:
     # --- writing
 
     def apply(self, batch: Batch) -> Refusal | None:
-        self._alive()
+        self._connections.alive()
         if self._file.read_only:
             raise ReadOnlyStore(f"{self._file.path} can be read and not written")
         packed = self._packed(batch)
-        with self._lock:
+        with self._connections.lock:
             try:
                 return self._transaction(batch, packed)
             except apsw.IOError as error:
@@ -92,7 +84,7 @@ class SqliteStorage:
                 raise meaning(error, self._file.path) from error
 
     def _transaction(self, batch: Batch, packed: dict[bytes, tuple[int, bytes]]) -> Refusal | None:
-        connection = self._writer()
+        connection = self._connections.writer()
         self._at("begin")
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -219,7 +211,7 @@ class SqliteStorage:
     def _settle(self, batch: Batch, error: apsw.Error) -> Refusal | None:
         """After an I/O error nothing that the connection says can be believed: open the file anew, and look
         whether what was to be written is there."""
-        self._drop_connections()
+        self._connections.drop()
         try:
             written = self._landed(batch)
         except TakebackError:
@@ -337,18 +329,8 @@ class SqliteStorage:
             values = (self._tenant(connection, tenant), uid, after, _ALL if limit is None else limit)
             return [audit_entry(row) for row in connection.execute(self._sql["audit"], values)]
 
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[None]:
-        with self._reading() as connection:
-            if self._local.depth == 0:
-                connection.execute("BEGIN")
-            self._local.depth += 1
-            try:
-                yield
-            finally:
-                self._local.depth -= 1
-                if self._local.depth == 0 and connection.in_transaction:
-                    connection.execute("COMMIT")
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self._connections.snapshot()
 
     def tenants(self) -> list[str]:
         with self._reading() as connection:
@@ -378,49 +360,7 @@ class SqliteStorage:
         return [] if said == ["ok"] else said
 
     def close(self) -> None:
-        if self._closed:
-            return
-        if os.getpid() == self._pid:
-            self._mover.close()
-            self._drop_connections()
-        self._closed = True
-
-    # --- connections
-
-    def _alive(self) -> None:
-        if self._closed:
-            raise StoreClosed(f"{self._file.path} was closed", hint="Open it again")
-        if os.getpid() != self._pid:
-            raise ForkedProcess(
-                f"{self._file.path} was opened before this process was forked",
-                hint="Open the store again in each process",
-            )
-
-    def _writer(self) -> apsw.Connection:
-        if self._write_connection is None:
-            self._write_connection = self._file.connect()
-            self._write_connection.set_wal_hook(self._mover.hook)
-        return self._write_connection
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[apsw.Connection]:
-        self._alive()
-        with translated(self._file.path):
-            if self._local.connection is None:
-                self._local.connection = self._file.connect()
-                with self._lock:
-                    self._readers.add(self._local.connection)
-            yield self._local.connection
-
-    def _drop_connections(self) -> None:
-        with self._lock:
-            for connection in [*self._readers, *filter(None, [self._write_connection])]:
-                # Another thread may be inside a read: it keeps its connection, which goes with the thread.
-                with contextlib.suppress(apsw.Error):
-                    connection.close()
-            self._write_connection = None
-            self._readers = weakref.WeakSet()
-            self._local = _Reader()
+        self._connections.close()
 
     @staticmethod
     def _one(connection: apsw.Connection, sql: str, values: tuple[Any, ...] = ()) -> Any:
@@ -479,19 +419,11 @@ class SqliteStorage:
             return str(row[0])
         if self._file.read_only:
             raise StoreError(f"{self._file.path} has no uid and cannot be written")
-        with self._lock, translated(self._file.path):
-            connection = self._writer()
+        with self._connections.lock, translated(self._file.path):
+            connection = self._connections.writer()
             insert = self._sql["new_setting"] + " ON CONFLICT DO NOTHING"
             connection.execute(insert, ("uid", shown(thread_uid())))
             return str(self._one(connection, self._sql["setting"], ("uid",))[0])
-
-
-class _Reader(threading.local):
-    """Each thread's own reading connection, and how deep it is in snapshots."""
-
-    def __init__(self) -> None:
-        self.connection: apsw.Connection | None = None
-        self.depth = 0
 
 
 _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusal | None]] = {

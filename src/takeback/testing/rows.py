@@ -18,7 +18,7 @@ T0 = 1_700_000_000_000_000
 def first(thread: str = "t", uid: ThreadUid | None = None, **fields: Any) -> Checkpoint:
     """The checkpoint that a thread begins with."""
     root = fields.pop("state_root", canonical.digest(b"state 0"))
-    return seal_record(
+    return _sealed(
         Checkpoint(
             thread=thread, uid=uid or thread_uid(), version=0, id=checkpoint_id(0), digest=b"", line=0,
             kind=fields.pop("kind", "initial"), state_root=root, time_us=fields.pop("time_us", T0),
@@ -36,7 +36,7 @@ def following(head: Checkpoint, **fields: Any) -> Checkpoint:
         "state_root": canonical.digest(b"state %d" % version), "time_us": head.time_us + 1,
         "clock_us": head.clock_us + 1, "digest": b"",
     }  # fmt: skip
-    return seal_record(Checkpoint(**(plain | fields)))
+    return _sealed(Checkpoint(**(plain | fields)))
 
 
 def run(head: Checkpoint, count: int) -> list[Checkpoint]:
@@ -72,4 +72,8 @@ def blobs(*payloads: bytes) -> dict[bytes, bytes]:
 
 def with_record(checkpoint: Checkpoint, **fields: Any) -> Checkpoint:
     """The checkpoint with other fields and a record that says so: another commit in its place."""
-    return seal_record(msgspec.structs.replace(checkpoint, **fields))
+    return _sealed(msgspec.structs.replace(checkpoint, **fields))
+
+
+def _sealed(checkpoint: Checkpoint) -> Checkpoint:
+    return msgspec.structs.replace(seal_record(checkpoint), mac=checkpoint.mac)
