@@ -53,9 +53,13 @@ def run(folder: Path, sizes: Sizes) -> Iterator[Measure]:
         found = _commits(small, large, sizes)
         yield Measure("hot_commit", f"commit at {size} checkpoints", found["large"], found["small"], against)
         found = _histories(small, large, sizes)
-        yield Measure("hot_history", f"first page of history at {size}", found["large"], found["small"], against)
+        yield Measure(
+            "hot_history", f"first page of history at {size}", found["large"], found["small"], against
+        )
         found = _random_reads((small, stores[0]), (large, stores[1]), sizes)
-        yield Measure("random_reads", f"states of random threads at {size}", found["large"], found["small"], against)
+        yield Measure(
+            "random_reads", f"states of random threads at {size}", found["large"], found["small"], against
+        )
 
 
 def build(store: Store) -> None:

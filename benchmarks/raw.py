@@ -16,7 +16,9 @@ class Raw:
         self.connection = apsw.Connection(str(path))
         self.connection.pragma("journal_mode", "wal")
         self.connection.pragma("synchronous", "full")
-        self.connection.execute("CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, data BLOB NOT NULL)")
+        self.connection.execute(
+            "CREATE TABLE IF NOT EXISTS rows (id INTEGER PRIMARY KEY, data BLOB NOT NULL)"
+        )
 
     def insert(self, data: bytes) -> None:
         self.connection.execute("BEGIN IMMEDIATE")

@@ -96,7 +96,7 @@ def moves(repo: takeback.Repo, raw: Raw, sizes: Sizes) -> Iterator[Measure]:
         thread.commit(data.small_state(step))
     targets = itertools.cycle((1, 2))
     works = {
-        "rollback": Work(lambda to: thread.rollback(to), lambda: next(targets)),
+        "rollback": Work(thread.rollback, lambda: next(targets)),
         "fork": Work(lambda _: thread.fork(1)),
         "raw": raw.inserting(bytes(_RECORD)),
     }
@@ -146,9 +146,7 @@ def _speed(works: list[Work], commits: int) -> float:
             work.act(state)
 
     states = [[work.prepare() for _ in range(commits)] for work in works]
-    threads = [
-        threading.Thread(target=loop, args=each) for each in zip(works, states, strict=True)
-    ]
+    threads = [threading.Thread(target=loop, args=each) for each in zip(works, states, strict=True)]
     began = time.perf_counter()
     for thread in threads:
         thread.start()

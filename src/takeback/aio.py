@@ -19,6 +19,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
@@ -128,12 +129,11 @@ class _Line:
     def _work(self) -> None:
         """One call; the next goes behind what others ask for, so that no handle keeps a thread to itself."""
         while True:
+            _settle(*self._waiting.popleft())
             with self._lock:
-                if not self._waiting:
-                    self._busy = False
+                self._busy = bool(self._waiting)
+                if not self._busy:
                     return
-                future, job = self._waiting.popleft()
-            _settle(future, job)
             if self.pool.again(self._work):
                 return
 
@@ -364,12 +364,15 @@ class AsyncItems(_Face, Generic[T]):
         return self._walk(iter(self._inner))
 
     def __await__(self) -> Generator[Any, Any, list[T]]:
-        return _run(self._queue, partial(list, self._inner)).__await__()
+        return self._listed().__await__()
+
+    async def _listed(self) -> list[T]:
+        return [item async for item in self]
 
     async def _walk(self, items: Iterator[T]) -> AsyncIterator[T]:
         while batch := await _run(self._queue, partial(_batch, items)):
             for item in batch:
-                yield item
+                yield self._outer(item)
 
 
 class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor")):
@@ -437,15 +440,24 @@ class AsyncPlan(_Face, of=Plan, plain=("thread", "kind", "head", "target", "undo
 class AsyncReceipt(_Face, of=Receipt):
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""
 
+    def __str__(self) -> str:
+        """Without what each part did, for which the store is asked: `await receipt.done`."""
+        made: Checkpoint = self._inner.checkpoint
+        return f"version {made.version} ({made.kind}) · bookmark {self._inner.bookmark}"
+
+    def __repr__(self) -> str:
+        return f"<AsyncReceipt {self}>"
+
 
 async def aopen(*args: Any, **named: Any) -> AsyncRepo:
-    """Open a store as `takeback.open` does, for `await`."""
-    pool = _Pool()
+    """Open a store as `takeback.open` does: `async with await takeback.aopen("agent.db") as tb`."""
+    pool, opened = _Pool(), ExitStack()
     try:
-        return AsyncRepo(await _run(pool, partial(repo.open, *args, **named)), None, pool)
+        tb = await _run(pool, lambda: opened.enter_context(repo.open(*args, **named)))
     except BaseException:
-        await pool.close(lambda: None)
+        await pool.close(opened.close)  # there is something to close when the opening was cancelled
         raise
+    return AsyncRepo(tb, None, pool)
 
 
 aopen.__signature__ = inspect.signature(repo.open).replace(  # type: ignore[attr-defined]  # what help() shows

@@ -17,6 +17,7 @@ from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
 from takeback.errors import BadRequest, Conflict, CorruptObject, ReadOnlyState, ThreadExists, UnknownThread
 from takeback.model import frozen, paths
+from takeback.model.canonical import equal
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.model.tree.read import read_at
@@ -390,9 +391,13 @@ class Thread(Generic[S]):
             self.refresh()
         tip = self._tip
         if tip is None:
-            return None, {} if self._model is None else _empty(self._model, self.name)
+            return None, self._fresh()
         state = self._ctx.state(tip.head)
         return tip, state if self._model is None else load(self._model, state, tip.head)
+
+    def _fresh(self) -> Any:
+        """What a step of a thread without versions begins with."""
+        return {} if self._model is None else _empty(self._model, self.name)
 
     def _finish(self, base: Tip | None, state: Any, said: Said) -> Checkpoint | None:
         """The end of a step: nothing when nothing changed, else a version, merged with what others did."""
@@ -400,7 +405,8 @@ class Thread(Generic[S]):
         def make(tip: Tip | None) -> Draft:
             return commits.draft_state(self._ctx, tip, state, "step", said)
 
-        if base is not None and make(base).root == base.head.state_root:
+        same = equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root
+        if same:
             return None
         self._tip = base
         return self._publish(make, "merge", None, state=lambda: state)
@@ -452,7 +458,8 @@ class Thread(Generic[S]):
 
     def _expected(self, expect: Any) -> Tip:
         """The head, if it is the one that the caller expects."""
-        tip = self.refresh()._need()
+        # The handle stays where it is: a second try without `expect` must not pass for having looked.
+        tip = needed(self._ctx.tip(self.name), self.name)
         wanted = history.resolve(self._ctx, tip, expect)
         if wanted.version != tip.head.version:
             raise Conflict(

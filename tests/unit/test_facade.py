@@ -128,7 +128,8 @@ def test_an_explicit_commit_always_makes_a_version(trip):
     assert first.state_root == second.state_root
     assert first.digest != second.digest
     assert trip.patch({"a": 1}).version == 3
-    assert trip.extend("/l", []).version == 5 if trip.patch({"l": []}).version == 4 else False
+    trip.patch({"l": []})
+    assert trip.extend("/l", []).version == 5
 
 
 def test_a_commit_keeps_nothing_of_the_object_that_it_was_given(trip):
@@ -377,7 +378,6 @@ def test_expect_names_the_head_that_a_write_is_for(tb, trip):
     start = trip.head
     assert trip.commit({"n": 1}, expect=0).version == 1
     assert trip.patch({"n": 2}, expect=trip.head.id).version == 2
-    assert trip.append("/l", 1, expect="head") if "l" in trip.state else True
     trip.label("now")
     assert trip.merge_patch({"n": 3}, expect="now").version == 3
     assert trip.json_patch([{"op": "replace", "path": "/n", "value": 4}], expect=trip.head).version == 4
@@ -474,7 +474,7 @@ def test_two_processes_lose_nothing(store_path):
     """Writers in two processes interleave on one thread: every append, patch and step of both is there."""
     with takeback.open(store_path) as tb:
         tb.thread("shared", initial={"log": []})
-    count = 30
+    count = 60
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", _WRITER, str(store_path), who, str(count)],

@@ -10,7 +10,7 @@ import msgspec
 from takeback.engine.context import BUILD, Context, Tip, current_trace
 from takeback.engine.merge3 import merge_values
 from takeback.engine.patch import DELETE
-from takeback.errors import Conflict, MergeConflict, ThreadDeleted, ThreadExists, TooLarge
+from takeback.errors import Conflict, MergeConflict, ThreadDeleted, ThreadExists, TooLarge, Unstorable
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.paths import Path
@@ -67,7 +67,7 @@ def publish(ctx: Context, tip: Tip, draft: Draft) -> Tip:
 def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     """A thread comes into being with its first version."""
     uid = identity.uid or thread_uid()
-    meta = _limited(canonical.encode(identity.meta, ("meta",)), "a thread")
+    meta = _limited(canonical.encode(identity.meta, ("meta",)), "a thread's metadata")
     first = _signed(ctx, _first(ctx, identity.name, uid, draft))
     row = NewThread(
         identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, draft.origin
@@ -211,9 +211,7 @@ def _checkpoint(
 ) -> Checkpoint:
     clock = ctx.clock()
     trace_id, span_id = current_trace()
-    said = draft.said
-    if said.meta:
-        _limited(canonical.encode(said.meta, ("meta",)), "a checkpoint")
+    said = _sound(draft.said)
     return make_checkpoint(
         version=version,
         id=checkpoint_id(version),
@@ -238,17 +236,26 @@ def _checkpoint(
     )
 
 
+def _sound(said: Said) -> Said:
+    """What was said, as it will be read: refused where it could not be stored, and no longer the caller's."""
+    for name in ("step", "reason", "actor"):
+        text = getattr(said, name)
+        if text is not None and not isinstance(text, str):
+            raise Unstorable(f"a checkpoint's {name} is text, not {type(text).__name__}", path=f"/{name}")
+        _limited(canonical.encode(text and str(text), (name,)), f"a checkpoint's {name}", f"/{name}")
+    meta = _limited(canonical.encode(said.meta, ("meta",)), "a checkpoint's metadata")
+    return msgspec.structs.replace(said, meta=canonical.decode(meta))
+
+
 def _signed(ctx: Context, checkpoint: Checkpoint) -> Checkpoint:
     if ctx.key is None:
         return checkpoint
     return msgspec.structs.replace(checkpoint, mac=sign(checkpoint.digest, ctx.key))
 
 
-def _limited(raw: bytes, what: str) -> bytes:
+def _limited(raw: bytes, what: str, path: str = "/meta") -> bytes:
     if len(raw) > canonical.MAX_META:
-        raise TooLarge(
-            f"{what}'s metadata takes {len(raw):,} bytes; the limit is {canonical.MAX_META:,}", path="/meta"
-        )
+        raise TooLarge(f"{what} takes {len(raw):,} bytes; the limit is {canonical.MAX_META:,}", path=path)
     return raw
 
 

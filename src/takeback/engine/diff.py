@@ -8,6 +8,7 @@ from typing import Any
 from takeback.engine.changes import MISSING, Change, as_json_patch, as_text, diff_items, diff_values, summary
 from takeback.engine.context import Context
 from takeback.model.records import Checkpoint
+from takeback.model.tree.nodes import Getter
 from takeback.model.tree.walk import MISSING as ABSENT
 from takeback.model.tree.walk import Region, differing
 
@@ -58,12 +59,12 @@ class Diff:
         return f"<Diff {self.before.thread!r} {self.before.version} → {self.after.version}>"
 
 
-def changes_between(ctx: Context, before: bytes, after: bytes) -> list[Change]:
+def changes_between(source: Getter, before: bytes, after: bytes) -> list[Change]:
     """The changes from one state root to another."""
     if before == after:
         return []
     found: list[Change] = []
-    for region in differing(ctx.get(before), ctx.get(after), ctx):
+    for region in differing(source.get(before), source.get(after), source):
         found += _changes(region)
     return found
 

@@ -11,6 +11,7 @@ from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.merge3 import MergeClash, merge_values
 from takeback.engine.rollback import Move
 from takeback.errors import BadPath, BadRequest, MergeConflict
+from takeback.model.canonical import equal
 from takeback.model.records import Checkpoint
 from takeback.model.tree.build import build
 from takeback.model.tree.nodes import Writer
@@ -123,4 +124,5 @@ def _differ(ctx: Context, one: Checkpoint, two: Checkpoint, clash: MergeClash) -
             values.append(read_at(ctx.get(checkpoint.state_root), clash.path, ctx))
         except BadPath:
             values.append(MISSING)
-    return values[0] is not values[1] and values[0] != values[1]
+    old, new = values
+    return old is not new and (old is MISSING or new is MISSING or not equal(old, new))

@@ -16,6 +16,7 @@ from takeback.engine.diff import changes_between
 from takeback.errors import BadRequest, Conflict, NothingToRedo, NothingToUndo, PlanStale
 from takeback.model.ids import BOOKMARK, Bookmark, bookmark, shown
 from takeback.model.records import Checkpoint, Pointer
+from takeback.model.tree.nodes import Writer
 
 
 class Part(Protocol):
@@ -120,7 +121,9 @@ def forth(ctx: Context, tip: Tip) -> Move:
 
 
 def state_part(ctx: Context, move: Move) -> StatePart:
-    return StatePart(lambda: changes_between(ctx, move.head.state_root, move.draft.root))
+    ahead = Writer(ctx)  # a merged state is not stored before the plan is applied
+    ahead.new = move.draft.objects
+    return StatePart(lambda: changes_between(ahead, move.head.state_root, move.draft.root))
 
 
 def apply(ctx: Context, tip: Tip, move: Move, said: Said) -> tuple[Tip, Bookmark]:

@@ -158,7 +158,7 @@ def read_record(thread: str, record: bytes, digest: bytes, mac: bytes | None = N
         if isinstance(values["meta"], bytes):
             values["meta"] = canonical.decode(values["meta"])
         return Checkpoint(thread=thread, digest=digest, record=record, mac=mac, **values)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, CorruptObject) as error:
         raise CorruptObject(f"a checkpoint record that cannot be read: {error}", thread=thread) from None
 
 

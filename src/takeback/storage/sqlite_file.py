@@ -31,7 +31,6 @@ from takeback.errors import (
 from takeback.storage.migrate import migrate, refuse_newer, schema_version
 
 APPLICATION_ID = 0x7461_6B62  # "takb"
-_MAGIC = b"SQLite format 3\x00"
 _NETWORK = frozenset(
     {
         "nfs",
@@ -258,21 +257,22 @@ _MEANINGS: list[tuple[tuple[type[apsw.Error], ...], _Maker]] = [
 
 
 def _look(path: str, *, create: bool) -> bool:
-    """Whether the file is new; refuses what is no store before SQLite touches it."""
+    """Whether the file is new; refuses what cannot be a store.
+
+    The file is not opened for it: closing it would drop the locks of this process's other connections to it.
+    Nor would its first bytes decide: after a power cut they may be garbage that SQLite knows how to repair.
+    """
     if os.path.isdir(path):
         raise StoreUnavailable(f"{path} is a folder", hint="Give the path of a file in it")
     try:
-        with open(path, "rb") as file:
-            head = file.read(len(_MAGIC))
+        size = os.stat(path).st_size
     except FileNotFoundError:
         return _may_create(path, create=create)
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from None
-    if head and head != _MAGIC:
-        raise NotAStore(
-            f"{path} is no takeback store", hint="It is another kind of file; choose another path"
-        )
-    return not head
+    if not os.access(path, os.R_OK):
+        raise StoreUnavailable(f"{path} cannot be read: it is not yours to read")
+    return size == 0
 
 
 def _may_create(path: str, *, create: bool) -> bool:

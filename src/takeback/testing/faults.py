@@ -185,12 +185,13 @@ class Disk(apsw.VFS):
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
         if path is None:
             return apsw.VFSFile("", name, flags)
-        # Beside a journal that is made, SQLite syncs the folder with its first sync.
+        # SQLite syncs the folder too, once for each time a journal is opened that may have to be made.
         journal = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
+        syncs_folder = bool(flags[0] & apsw.SQLITE_OPEN_CREATE and flags[0] & journal)
         there = os.path.exists(path)
         if not there:
             self.at("create", path)
-        file = _File(self, path, name, flags, syncs_folder=not there and bool(flags[0] & journal))
+        file = _File(self, path, name, flags, syncs_folder=syncs_folder)
         content = Path(path).read_bytes() if there else None
         self.events.append(Event("opened", path, data=content or b"", what=there))
         return file

@@ -49,13 +49,18 @@ def build(value: Any, prior: Payload | None, writer: Writer, at: Path = ()) -> t
 
 def _build_list(value: list[Any], prior: ListNode | None, writer: Writer, at: Path) -> tuple[int, Payload]:
     def item(part: Any, old: Payload | None, place: Path) -> tuple[int, Payload]:
-        raw = canonical.pack(part, place)
-        if len(raw) > f.ITEM_BIG:
-            return build(part, old, writer, place)
-        _check(part, raw, place)
-        return len(raw), raw
+        return build_item(part, old, writer, place)
 
     return close_list(lists.build(value, prior, writer, at, item), writer)
+
+
+def build_item(part: Any, old: Payload | None, writer: Writer, place: Path) -> tuple[int, Payload]:
+    """An item of a list as a leaf holds it: plain, unless it is big enough for a tree of its own."""
+    raw = canonical.pack(part, place)
+    if len(raw) > f.ITEM_BIG:
+        return build(part, old, writer, place)
+    _check(part, raw, place)
+    return len(raw), raw
 
 
 def close_list(node: ListNode, writer: Writer) -> tuple[int, Payload]:

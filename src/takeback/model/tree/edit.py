@@ -10,7 +10,7 @@ from takeback.model import canonical
 from takeback.model.paths import Part, Path, index, pointer
 from takeback.model.tree import dicts, lists
 from takeback.model.tree import format as f
-from takeback.model.tree.build import build, close_list
+from takeback.model.tree.build import build, build_item, close_list
 from takeback.model.tree.nodes import (
     DictNode,
     ListNode,
@@ -18,6 +18,8 @@ from takeback.model.tree.nodes import (
     Payload,
     WideNode,
     Writer,
+    array_header,
+    header_size,
     is_node,
     parse,
 )
@@ -147,9 +149,7 @@ def _item(built: Built, writer: Writer) -> Built:
 
 
 def _extended(old: Payload, values: list[Any], path: Path, writer: Writer) -> Built:
-    items = []
-    for offset, value in enumerate(values):
-        items.append(_item(build(value, None, writer, (*path, offset)), writer))
+    items = [build_item(value, None, writer, (*path, offset)) for offset, value in enumerate(values)]
     if is_node(old):
         node = parse(old)
         if isinstance(node, ListNode):
@@ -159,8 +159,11 @@ def _extended(old: Payload, values: list[Any], path: Path, writer: Writer) -> Bu
     if not isinstance(held, list):
         raise BadPath(f"only a list can be appended to; this is {_named(held)}", path=pointer(path))
     raws = [canonical.pack(item) for item in held]
-    empty = ListNode(0, 0, [], [], 0)
-    return _pushed(empty, [(len(raw), raw) for raw in raws] + items, writer)
+    items = [(len(raw), raw) for raw in raws] + items
+    size = header_size(len(items)) + sum(size for size, _ in items)
+    if size <= f.PLAIN_MAX:  # still one object: nothing of it is written by itself
+        return size, array_header(len(items)) + b"".join(raw for _, raw in items)
+    return _pushed(ListNode(0, 0, [], [], 0), items, writer)
 
 
 def _pushed(node: ListNode, items: list[Built], writer: Writer) -> Built:

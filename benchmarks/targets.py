@@ -1,0 +1,77 @@
+"""What the numbers are meant to be, and whether a run reached it. Nothing fails when it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from benchmarks.measure import Measure
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A limit for one number of a measure."""
+
+    key: str
+    title: str
+    limit: float
+    of: str  # "over" the base, "ratio" to it, its "p99", or the "value" itself
+    unit: str = "ms"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    title: str
+    target: str
+    reached: str
+    met: bool | None  # None: not measured
+
+
+TARGETS = (
+    Target("commit", "commit 2 KB", 0.17, "over"),
+    Target("append", "append 1 KB at 1,000 items", 2, "ratio"),
+    Target("append_growth", "… at 10,000 against 1,000", 1.3, "ratio"),
+    Target("whole", "commit 1 MB, one message more", 0.8, "over"),
+    Target("whole_first", "… first in a process", 5, "over"),
+    Target("rollback", "rollback", 1.6, "ratio"),
+    Target("fork", "fork", 1.6, "ratio"),
+    Target("rollback_bytes", "rollback, on disk", 300, "value", "B"),
+    Target("fork_bytes", "fork, on disk", 300, "value", "B"),
+    Target("disk_append", "1,000 turns × 1 KB, appended", 3.5, "value", "MB"),
+    Target("disk_commit", "1,000 turns × 1 KB, whole states", 3.5, "value", "MB"),
+    Target("read_cold", "read 1 MB, first in a process", 3, "value"),
+    Target("read_warm", "read 1 MB, warm", 1, "value"),
+    Target("diff", "diff, one key of 1 MB", 0.4, "value"),
+    Target("import", "import takeback", 60, "value"),
+    Target("version", "takeback --version", 120, "value"),
+    Target("hot_commit", "commit at 1,000,000 against 1,000", 1.2, "ratio"),
+    Target("hot_commit", "… p99", 3, "p99"),
+    Target("hot_history", "first page of history, likewise", 1.6, "ratio"),
+    Target("random_reads", "states of random threads, likewise", 3, "ratio"),
+)
+
+_NUMBER: dict[str, Callable[[Measure], float | None]] = {
+    "over": lambda measure: measure.over,
+    "ratio": lambda measure: measure.ratio,
+    "p99": lambda measure: measure.p99_ratio,
+    "value": lambda measure: measure.ours.p50,
+}
+
+
+def outcomes(measures: list[Measure]) -> list[Outcome]:
+    held = {measure.key: measure for measure in measures}
+    return [_outcome(target, held.get(target.key)) for target in TARGETS]
+
+
+def _outcome(target: Target, measure: Measure | None) -> Outcome:
+    number = None if measure is None else _NUMBER[target.of](measure)
+    said = _said(target, target.limit)
+    if number is None:
+        return Outcome(target.title, said, "not measured", None)
+    return Outcome(target.title, said, _said(target, number), number <= target.limit)
+
+
+def _said(target: Target, number: float) -> str:
+    if target.of in ("ratio", "p99"):
+        return f"{number:.3g} ×"
+    shown = f"{number:,.0f}" if target.unit == "B" else f"{number:.3g}"
+    return f"{'raw + ' if target.of == 'over' else ''}{shown} {target.unit}"

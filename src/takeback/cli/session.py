@@ -1,0 +1,151 @@
+"""What a command line asks for, opened when it is needed: the store, the thread, the actor, the keys."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from takeback.cli.output import Output
+
+if TYPE_CHECKING:
+    import argparse
+
+    from takeback import Repo, Thread
+
+
+class Place(NamedTuple):
+    """Where the store is, and why there."""
+
+    url: str
+    why: str
+    ours: bool = False  # the default place, whose folder we may make
+
+
+class Session:
+    """One run of one command."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.out = Output(json=bool(args.json), color=not args.no_color)
+        self._repo: Repo | None = None
+
+    def place(self) -> Place:
+        if self.args.db:
+            return Place(self.args.db, "--db names it")
+        if found := os.environ.get("TAKEBACK_DB"):
+            return Place(found, "TAKEBACK_DB names it")
+        return Place(_default_place(), "the default place; neither --db nor TAKEBACK_DB names another", ours=True)
+
+    def repo(self, *, create: bool = False) -> Repo:
+        """The store; only a command that writes its first version makes one."""
+        if self._repo is None:
+            import takeback
+
+            place = self.place()
+            if create and place.ours:
+                _make_folder(os.path.dirname(place.url))
+            self._repo = takeback.open(
+                place.url,
+                tenant=self.args.tenant or "default",
+                actor=self.args.actor or _login_name(),
+                key=self._key(),
+                create=create,
+            )
+        return self._repo
+
+    @property
+    def named(self) -> str | None:
+        """The thread that was named, if one was."""
+        return self.args.thread or os.environ.get("TAKEBACK_THREAD") or None
+
+    def thread(self) -> Thread[Any]:
+        """The thread that was named, else the one written to last; it exists."""
+        from takeback import UnknownThread
+
+        repo = self.repo()
+        name = self.named or self._latest()
+        if name is None:
+            raise UnknownThread(
+                "there is no thread in this store yet", hint="`takeback commit` makes one: see its --help"
+            )
+        thread = repo.thread(name)
+        if not thread.exists:
+            raise UnknownThread(f"there is no thread {name!r}", hint="`takeback threads` lists them")
+        return thread
+
+    def thread_to_write(self, agent: str | None, user: str | None) -> Thread[Any]:
+        """The same, or a new one: what commits may begin a thread, and a store."""
+        repo = self.repo(create=True)
+        thread: Thread[Any] = repo.thread(self.named or self._latest(), agent=agent, user=user)
+        if not thread.exists:
+            self.out.note(f"{thread.name!r} is a new thread")
+        return thread
+
+    def again(self, *words: str) -> str:
+        """A command on the same store and thread, as one would type it."""
+        given = [("--db", self.args.db), ("--thread", self.args.thread), ("--tenant", self.args.tenant)]
+        options = [word for name, value in given if value for word in (name, value)]
+        return shlex.join(["takeback", *options, *words])
+
+    def interactive(self) -> bool:
+        """Whether there is somebody to ask."""
+        return not self.args.json and sys.stdin is not None and sys.stdin.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._repo is not None:
+            self._repo.close()
+
+    def _latest(self) -> str | None:
+        latest = self.repo().latest()
+        if latest is None:
+            return None
+        self.out.note(f"on thread {latest.name!r}, the one written to last")
+        return latest.name
+
+    def _key(self) -> bytes | None:
+        from takeback.cli.values import file_bytes
+        from takeback.errors import BadRequest
+
+        if self.args.key_file:
+            key, where = file_bytes(self.args.key_file).rstrip(b"\r\n"), self.args.key_file
+        elif "TAKEBACK_KEY" in os.environ:
+            key, where = os.fsencode(os.environ["TAKEBACK_KEY"]), "TAKEBACK_KEY"
+        else:
+            return None
+        if not key:
+            raise BadRequest(f"{where} holds no key", hint="A signing key is any secret text or bytes")
+        return key
+
+
+def _default_place() -> str:
+    if found := os.environ.get("XDG_DATA_HOME"):
+        home = found
+    elif sys.platform == "darwin":
+        home = os.path.expanduser("~/Library/Application Support")
+    else:
+        home = os.path.expanduser("~/.local/share")
+    return os.path.join(home, "takeback", "takeback.db")
+
+
+def _make_folder(path: str) -> None:
+    """A folder for the store, for its owner alone: states hold what people told their agents."""
+    from takeback.errors import StoreError
+
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be made: {error.strerror}", hint="Give another --db") from None
+
+
+def _login_name() -> str | None:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user may have no name: then nobody is named
+        return None
