@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
-    """Every family in a folder of its own, on the disk of the results: a memory disk would sync for nothing."""
+    """Every family, in a folder on the disk of the results: a memory disk would sync for nothing."""
     folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=out))
     began, load = time.monotonic(), machine.load()
     try:
@@ -57,7 +57,8 @@ def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
             versions=machine.versions(),
             measures=measures,
             peers=compared,
-            targets=outcomes([] if mode == "tiny" else measures),  # a tiny thread says nothing of a long one
+            # A tiny thread says nothing of a long one.
+            targets=outcomes([] if mode == "tiny" else measures),
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -88,9 +89,7 @@ def _line(peer: peers.Peer, values: list[float]) -> chart.Line:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure takeback on this machine."
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure takeback.")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--full", action="store_true", help="1,000 turns, and a million checkpoints")
     sizes.add_argument("--tiny", action="store_true", help="a few turns of everything, without peers: a test")

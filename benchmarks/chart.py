@@ -81,7 +81,7 @@ def _apart(heights: list[float]) -> list[float]:
     order = sorted(range(len(heights)), key=heights.__getitem__)
     for above, below in itertools.pairwise(order):
         places[below] = max(places[below], places[above] + _GAP)
-    floor = _HEIGHT - _BOTTOM
+    floor = float(_HEIGHT - _BOTTOM)
     for place in reversed(order):
         places[place] = min(places[place], floor)
         floor = places[place] - _GAP

@@ -1,4 +1,4 @@
-"""The engines that are compared, each in a process of its own: it is told how many turns to do, and does them.
+"""The engines that are compared, each in a process of its own, which is told how many turns to do.
 
 A turn adds one message of 1 KB to a conversation and makes the result durable. No two of them ever have the
 same file open, and none shares a process with another library's SQLite.
@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class Engine:
     settings = ""
 
     def turns(self, count: int) -> list[float]:
-        raise TypeError(f"{type(self).__name__} does no turns")
+        raise TypeError(f"{type(self).__name__} was asked for {count} turns and does none")
 
     def read(self) -> None:
         """The newest state, whole."""
@@ -36,8 +37,10 @@ class Engine:
         """The ten newest states, whole."""
 
     def settle(self) -> None:
-        """Move what lies in a write-ahead file into the file, so that its size can be compared. The write-ahead
-        file is not cut short: one that has to grow again makes every sync dearer."""
+        """Move what lies in a write-ahead file into the file, so that its size can be compared.
+
+        The write-ahead file is not cut short: one that has to grow again makes every sync dearer.
+        """
 
 
 class RawEngine(Engine):
@@ -51,7 +54,7 @@ class RawEngine(Engine):
 
     def turns(self, count: int) -> list[float]:
         items = [json.dumps(data.message(next(self._numbers))).encode() for _ in range(count)]
-        return [_timed(lambda item=item: self._raw.insert(item)) for item in items]
+        return [_timed(partial(self._raw.insert, item)) for item in items]
 
     def settle(self) -> None:
         self._raw.connection.wal_checkpoint()
@@ -146,7 +149,7 @@ class LangGraphEngine(Engine):
 
 
 class DbosEngine(Engine):
-    """DBOS: a step of a workflow that returns the message. It keeps results of steps, no state to go back to."""
+    """DBOS: a step of a workflow, returning the message. It keeps steps' results, no state to go back to."""
 
     def __init__(self, path: Path, *, wal: bool) -> None:
         import sqlite3
@@ -171,7 +174,7 @@ class DbosEngine(Engine):
 
         @DBOS.workflow()
         def work(numbers: list[int]) -> list[float]:
-            return [_timed(lambda number=number: step(number)) for number in numbers]
+            return [_timed(partial(step, number)) for number in numbers]
 
         self._work: Callable[[list[int]], list[float]] = work
         DBOS.launch()

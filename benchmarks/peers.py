@@ -1,4 +1,4 @@
-"""Turn after turn with each engine, by turns: what one costs and what the file takes as a conversation grows."""
+"""Conversations that grow, with all engines by turns: what a turn costs and what the file takes."""
 
 from __future__ import annotations
 

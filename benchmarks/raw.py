@@ -1,4 +1,4 @@
-"""The baseline: `BEGIN IMMEDIATE; INSERT; COMMIT` of the same bytes, with the same promise, on the same disk."""
+"""The baseline: `BEGIN IMMEDIATE; INSERT; COMMIT` of the same bytes, with the same promise and disk."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class Raw:
         self.connection.execute("COMMIT")
 
     def last(self) -> bytes:
-        found = self.connection.execute("SELECT data FROM rows ORDER BY id DESC LIMIT 1").fetchone()
-        return bytes(found[0])
+        ((found,),) = self.connection.execute("SELECT data FROM rows ORDER BY id DESC LIMIT 1")
+        assert isinstance(found, bytes)
+        return found
 
     def inserting(self, data: bytes) -> Work:
         return Work(lambda _: self.insert(data))

@@ -29,7 +29,7 @@ class Sizes(msgspec.Struct, frozen=True):
 DEFAULT = Sizes()
 FULL = Sizes(store_large=1_000_000, peer_turns=1_000)
 TINY = Sizes(
-    rounds=2, batch=2, warm=2, sustained=4, items=40, many_items=80, big_rounds=2, turns=20, moves=10,
+    rounds=2, batch=2, warm=2, sustained=6, items=40, many_items=80, big_rounds=2, turns=20, moves=10,
     fresh=1, startup=1, agents=2, agent_commits=3, store_small=40, store_large=80, peer_turns=6,
     peer_reads=1, peers=False,
 )  # fmt: skip

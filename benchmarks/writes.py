@@ -39,11 +39,9 @@ def commit(repo: takeback.Repo, raw: Raw, sizes: Sizes) -> Measure:
 
 
 def sustained(repo: takeback.Repo, raw: Raw, sizes: Sizes) -> Measure:
-    """Without a pause: what is moved into the file meanwhile competes with the commits."""
-    found = {
-        name: timing([work.timed() for _ in range(sizes.sustained)])
-        for name, work in (("raw", raw.inserting(_small())), ("ours", committing(repo)))
-    }
+    """Long runs without a pause: what is moved into the file meanwhile competes with the commits."""
+    works = {"ours": committing(repo), "raw": raw.inserting(_small())}
+    found = interleave(works, rounds=6, batch=sizes.sustained // 6, warm=0)
     return Measure("sustained", "commit 2 KB, without pause", found["ours"], found["raw"])
 
 

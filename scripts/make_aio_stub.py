@@ -227,7 +227,7 @@ def assigned(item: ast.stmt, types: dict[str, ast.expr | None]) -> Iterator[tupl
 
 def imported(module: Any) -> dict[str, tuple[str, str]]:
     """Every name that a module imports at its top, or for type checkers: where it comes from."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
             found |= {alias.asname or alias.name: (alias.name, "") for alias in node.names}

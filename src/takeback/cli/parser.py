@@ -121,13 +121,13 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def build() -> RootParser:
     """The whole parser. Nothing here loads the library: a command does, when it runs."""
-    from takeback.cli import back, completions, doctor, guide, lines, look, make, move, trust
+    from takeback.cli import back, completions, doctor, guide, lines, log, look, make, move, trust
 
     root = RootParser("takeback", add_help=True, allow_abbrev=False, formatter_class=_Formatter)
     root.add_argument("--version", action="version", version=f"takeback {__version__}", help="show the version")
     _add_globals(root, None)
     commands = Commands(root)
-    for family in (look, make, back, lines, trust, move, doctor, completions, guide):
+    for family in (look, log, make, back, lines, trust, move, doctor, completions, guide):
         family.add(commands)
     return root
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from takeback import Checkpoint
-    from takeback.model.records import Pointer
 
 _STEPS = ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h"), (30 * 86400, 86400, "days"))
 
@@ -52,7 +51,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def deed(checkpoint: Checkpoint, name_of: Callable[[Pointer], str]) -> str:
+def deed(checkpoint: Checkpoint, name_of: Callable[[Any], str]) -> str:
     """What a checkpoint did: its kind, and to or of which other."""
     kind, origin = checkpoint.kind, checkpoint.origin
     if checkpoint.merged is not None:

@@ -240,9 +240,13 @@ def _sound(said: Said) -> Said:
     """What was said, as it will be read: refused where it could not be stored, and no longer the caller's."""
     for name in ("step", "reason", "actor"):
         text = getattr(said, name)
-        if text is not None and not isinstance(text, str):
+        if text is None:
+            continue
+        if not isinstance(text, str):
             raise Unstorable(f"a checkpoint's {name} is text, not {type(text).__name__}", path=f"/{name}")
-        _limited(canonical.encode(text and str(text), (name,)), f"a checkpoint's {name}", f"/{name}")
+        _limited(canonical.encode(str(text), (name,)), f"a checkpoint's {name}", f"/{name}")
+    if not said.meta:
+        return said
     meta = _limited(canonical.encode(said.meta, ("meta",)), "a checkpoint's metadata")
     return msgspec.structs.replace(said, meta=canonical.decode(meta))
 

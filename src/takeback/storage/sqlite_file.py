@@ -272,6 +272,8 @@ def _look(path: str, *, create: bool) -> bool:
         raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from None
     if not os.access(path, os.R_OK):
         raise StoreUnavailable(f"{path} cannot be read: it is not yours to read")
+    if size == 1:  # SQLite takes such a file for an empty one, and would write over it
+        raise NotAStore(f"{path} is no takeback store", hint="Choose another file")
     return size == 0
 
 

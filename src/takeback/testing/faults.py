@@ -175,6 +175,7 @@ class Disk(apsw.VFS):
         self.honest = honest
         self.events: list[Event] = []
         self.hook: Callable[[str], None] | None = None
+        self._known: set[str] = set()
         super().__init__(self.label, "")
 
     def note(self, what: Any) -> None:
@@ -188,17 +189,23 @@ class Disk(apsw.VFS):
         # SQLite syncs the folder too, once for each time a journal is opened that may have to be made.
         journal = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
         syncs_folder = bool(flags[0] & apsw.SQLITE_OPEN_CREATE and flags[0] & journal)
-        there = os.path.exists(path)
-        if not there:
+        if not os.path.exists(path):
             self.at("create", path)
+            opened = Event("opened", path, what=False)
+        else:
+            # Read before it is first opened: closing it later would drop the locks of this process.
+            content = b"" if path in self._known else Path(path).read_bytes()
+            opened = Event("opened", path, data=content, what=True)
         file = _File(self, path, name, flags, syncs_folder=syncs_folder)
-        content = Path(path).read_bytes() if there else None
-        self.events.append(Event("opened", path, data=content or b"", what=there))
+        if path not in self._known:
+            self._known.add(path)
+            self.events.append(opened)
         return file
 
     def xDelete(self, filename: str, syncdir: bool) -> None:
         self.at("delete", filename)
         super().xDelete(filename, syncdir)
+        self._known.discard(filename)
         self.events.append(Event("deleted", filename, what=syncdir and self.honest))
 
     def at(self, operation: str, path: str) -> None:
@@ -282,8 +289,7 @@ class _Folder:
 
     def happened(self, index: int, event: Event) -> None:
         if event.kind == "opened":
-            if event.file not in self.live:
-                self._opened(event)
+            self._opened(event)
         elif event.kind == "deleted":
             self._link(event.file, None)
             if event.what:

@@ -80,7 +80,9 @@ def _dicts(a: DictNode | WideNode, b: DictNode | WideNode, source: Getter, at: P
         left, right = one.kids.get(key), two.kids.get(key)
         path = (*at, key)
         if left is not None and right is not None:
-            yield from differing(resolve(left.slot, source), resolve(right.slot, source), source, path)
+            if left.slot != right.slot:  # the same reference is not even read
+                parts = resolve(left.slot, source), resolve(right.slot, source)
+                yield from differing(*parts, source, path)
             continue
         before, after = _value(one, left, key, source), _value(two, right, key, source)
         if before is MISSING or after is MISSING or not canonical.equal(before, after):

@@ -1,0 +1,50 @@
+"""The commands that show the way: demo, help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from takeback.cli.parser import Commands, build, completes, nearest, subparsers
+
+if TYPE_CHECKING:
+    from takeback.cli.session import Session
+
+
+def add(to: Commands) -> None:
+    demo = to.add(
+        "demo",
+        run_demo,
+        "help",
+        "See an agent's work go wrong, and be taken back",
+        more="Runs on a store of its own, in a few seconds; your store is not touched. Everything that it prints is\n"
+        "what the library returned.",
+        example="takeback demo --keep trip.db",
+    )
+    keep = demo.add_argument("--keep", metavar="FILE", help="where its store is made (default: a temporary folder)")
+    completes(keep, "file")
+    demo.add_argument("--fast", action="store_true", help="do not pause for reading")
+    page = to.add("help", show_help, "help", "Show this page, or that of a command", example="takeback help rollback")
+    completes(page.add_argument("about", metavar="ABOUT", nargs="?", help="a command"), "command")
+
+
+def run_demo(session: Session) -> int:
+    from takeback import demo
+
+    return demo.run(session.out, keep=session.args.keep, fast=session.args.fast)
+
+
+def show_help(session: Session) -> int:
+    from takeback.errors import BadRequest
+
+    root, about = build(), session.args.about
+    pages = subparsers(root)
+    if about is None:
+        root.print_help()
+        return 0
+    if about not in pages:
+        meant = nearest(about, list(pages))
+        raise BadRequest(
+            f"there is no command {about!r}", hint=f"Did you mean {meant}?" if meant else "See `takeback --help`"
+        )
+    pages[about].print_help()
+    return 0

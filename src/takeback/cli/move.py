@@ -1,0 +1,99 @@
+"""The commands that move threads between stores, and remove them: export, import, delete."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from takeback.cli.parser import Commands, add_reason, completes
+
+if TYPE_CHECKING:
+    from takeback.cli.session import Session
+
+
+def add(to: Commands) -> None:
+    export = to.add(
+        "export",
+        export_thread,
+        "move",
+        "Write a thread to one file",
+        more="Its whole history, with labels; checkpoints keep their digests, so that seals still hold.",
+        example="takeback export trip.takeback",
+    )
+    completes(export.add_argument("file", metavar="FILE", help="the file to write"), "file")
+    export.add_argument("--force", action="store_true", help="write over a file that is there")
+    bring = to.add(
+        "import",
+        import_thread,
+        "move",
+        "Bring a thread in from a file",
+        more="All of it is verified before any of it is written.",
+        example="takeback import trip.takeback --name travel/42-copy",
+    )
+    completes(bring.add_argument("file", metavar="FILE", help="a file that `takeback export` wrote"), "file")
+    bring.add_argument("--name", metavar="NAME", help="its name here (default: the one that it had)")
+    delete = to.add(
+        "delete",
+        delete_thread,
+        "move",
+        "Remove a thread for good",
+        more="The one thing that cannot be taken back: its versions and labels go. Forks of it keep what they share.\n"
+        "Asks; the audit log remembers. The thread must be named.",
+        example="takeback delete --thread travel/42 -m 'the customer asked'",
+    )
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    add_reason(delete)
+
+
+def export_thread(session: Session) -> int:
+    from takeback.cli.words import count
+    from takeback.errors import BadRequest
+
+    args, out, thread = session.args, session.out, session.thread()
+    if os.path.exists(args.file) and not args.force:
+        raise BadRequest(f"{args.file} exists already", hint="Give --force to write over it")
+    written = session.repo().export(thread.name, args.file)
+    if out.json:
+        out.document({"thread": thread.name, "file": args.file, "checkpoints": written})
+    else:
+        out.line((thread.name, "bold"), f": {count(written, 'checkpoint')} in {args.file}")
+    return 0
+
+
+def import_thread(session: Session) -> int:
+    from takeback.cli.values import file_bytes
+    from takeback.cli.words import count
+
+    args, out = session.args, session.out
+    if not os.path.isfile(args.file):
+        file_bytes(args.file)  # says why it cannot be read, before a store is made for it
+    thread = session.repo(create=True).import_(args.file, name=args.name)
+    if out.json:
+        out.document({"thread": thread.info.as_dict()})
+    else:
+        out.line((thread.name, "bold"), f": {count(thread.info.versions, 'checkpoint')}, verified and brought in")
+    return 0
+
+
+def delete_thread(session: Session) -> int:
+    from takeback.cli.ask import confirmed, reason
+    from takeback.cli.words import count
+    from takeback.errors import BadRequest
+
+    args, out = session.args, session.out
+    if not session.named:
+        raise BadRequest("delete removes a thread for good, so it must be named", hint="Give --thread")
+    thread = session.thread()
+    versions = thread.info.versions
+    why = args.reason
+    if not args.yes:
+        question = f"Remove {thread.name!r} with its {count(versions, 'version')}? This cannot be undone."
+        if not confirmed(session, question, "delete"):
+            return 1
+        why = why if why is not None else reason(session)
+    thread.delete(reason=why)
+    if out.json:
+        out.document({"thread": thread.name, "deleted": True, "versions": versions})
+    else:
+        out.line("removed ", (thread.name, "bold"), f" with its {count(versions, 'version')}")
+    return 0
