@@ -28,7 +28,7 @@ def messages(count: int, start: int = 0) -> list[Message]:
 def small_state(step: int) -> dict[str, Any]:
     """About 2 KB: an agent with a goal, its last two messages, and a note to itself."""
     return {
-        "goal": text(60, -1),
+        "goal": text(60, 0),
         "messages": [
             {"role": "user", "content": text(750, step % 64)},
             {"role": "assistant", "content": text(750, 64 + step % 64)},

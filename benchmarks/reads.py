@@ -54,7 +54,7 @@ def warm(thread: takeback.Thread[Any], folder: Path, sizes: Sizes) -> Measure:
 def diff(repo: takeback.Repo, sizes: Sizes) -> Measure:
     """1,000 keys of 1 KB, of which one changed."""
     thread = repo.thread("keys", initial={f"key-{n}": data.text(1000, n) for n in range(sizes.items)})
-    thread.patch({"key-7": data.text(1000, -7)})
+    thread.patch({"key-7": data.text(1000, sizes.items)})
     assert len(thread.diff(0, 1).changes) == 1
     works = {"ours": Work(lambda _: thread.diff(0, 1).changes)}
     found = interleave(works, rounds=sizes.big_rounds, batch=sizes.batch, warm=sizes.batch)

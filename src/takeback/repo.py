@@ -142,6 +142,8 @@ class Repo:
         after: ThreadInfo | None = None,
     ) -> list[ThreadInfo]:
         """The living threads, newest first; `after` goes on where a list with a limit ended."""
+        if limit is not None and limit < 0:
+            raise BadRequest(f"a limit of {limit} is none", hint="Leave it out to list all")
         return threads.listed(
             self._ctx,
             ThreadQuery(

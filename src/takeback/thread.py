@@ -67,7 +67,10 @@ class Thread(Generic[S]):
 
     def refresh(self) -> Self:
         """Read the head again: what others committed shows."""
-        self._tip = self._ctx.tip(self.name)
+        tip = self._ctx.tip(self.name)
+        if tip is not None:  # it may have come into being since, as somebody else's
+            threads.check_owner(tip, self._identity.agent, self._identity.user)
+        self._tip = tip
         return self
 
     # --- looking
@@ -319,7 +322,6 @@ class Thread(Generic[S]):
 
     def unlabel(self, name: str) -> None:
         """Take a label away; the checkpoint stays."""
-        history.resolve(self._ctx, self._need(), name)
         threads.unlabel(self._ctx, self._need(), name)
 
     def verify(self, seal: Seal | str | None = None, *, public_key: bytes | None = None) -> Report:
@@ -405,8 +407,7 @@ class Thread(Generic[S]):
         def make(tip: Tip | None) -> Draft:
             return commits.draft_state(self._ctx, tip, state, "step", said)
 
-        same = equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root
-        if same:
+        if equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root:
             return None
         self._tip = base
         return self._publish(make, "merge", None, state=lambda: state)

@@ -92,7 +92,7 @@ def _carry_out(session: Session, plan: Plan, *, asks: bool) -> int:
     if asks and not session.args.yes and not plan.conflicts:
         if session.interactive():
             show_plan(session, plan)
-        if not confirmed(session, f"{plan.kind.capitalize()}?", plan.kind):
+        if not confirmed(session, "Go ahead?", plan.kind):
             return 1
         why = why if why is not None else reason(session)
     show_receipt(session, plan, plan.apply(why))
@@ -120,8 +120,6 @@ def show_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
     out.line("now at version ", (str(made.version), "bold"), " (", (made.id, "cyan"), ")")
     reverse = "redo" if made.kind == "undo" else "undo"
     out.line("to reverse: ", (session.again(reverse), "bold"))
-    if reverse == "redo" or made.kind == "redo":
-        return
     out.line("   or later: ", (session.again("undo", receipt.bookmark), "bold"))
 
 
@@ -133,7 +131,9 @@ def _aim(plan: Plan) -> str:
     if plan.kind == "revert":
         return f"take version {target} of {thread} back, and keep what came after it"
     if plan.kind == "undo" and plan.undoes is not None:
-        return f"undo version {plan.undoes.version} of {thread} ({plan.undoes.kind}): back to version {target}"
+        return (
+            f"undo version {plan.undoes.version} of {thread} ({plan.undoes.kind}): back to version {target}"
+        )
     if plan.kind == "redo":
         return f"redo on {thread}: forward to version {target}"
-    return f"{plan.kind} {thread} to version {target}"
+    return f"{'roll back' if plan.kind == 'rollback' else plan.kind} {thread} to version {target}"

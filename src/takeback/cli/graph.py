@@ -36,9 +36,8 @@ class Lanes:
         # A parent that was drawn before its child (clocks of two machines) gets no line: it would never end.
         ahead = [parent for parent in parents if parent not in self._seen]
         self._waiting[at] = ahead[0] if ahead else None
+        self._narrow()
         below = self._part(at, ahead[1]) if len(ahead) > 1 else self._bars()
-        while self._waiting and self._waiting[-1] is None:
-            self._waiting.pop()
         return Drawn(join, node, below, len(ahead) > 1)
 
     def _join(self, mine: list[int]) -> str:
@@ -54,6 +53,7 @@ class Lanes:
             drawn.append(sign + ("─" if first <= place < last else " "))
         for place in mine[1:]:
             self._waiting[place] = None
+        self._narrow()
         return "".join(drawn)
 
     def _part(self, at: int, parent: Key) -> str:
@@ -77,6 +77,10 @@ class Lanes:
                 sign = "┼" if before[place] else "─"
             drawn.append(sign + ("─" if low <= place < high else " "))
         return "".join(drawn)
+
+    def _narrow(self) -> None:
+        while self._waiting and self._waiting[-1] is None:
+            self._waiting.pop()
 
     def _free(self) -> int:
         if None in self._waiting:

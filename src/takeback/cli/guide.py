@@ -20,10 +20,14 @@ def add(to: Commands) -> None:
         "what the library returned.",
         example="takeback demo --keep trip.db",
     )
-    keep = demo.add_argument("--keep", metavar="FILE", help="where its store is made (default: a temporary folder)")
+    keep = demo.add_argument(
+        "--keep", metavar="FILE", help="where its store is made (default: a temporary folder)"
+    )
     completes(keep, "file")
     demo.add_argument("--fast", action="store_true", help="do not pause for reading")
-    page = to.add("help", show_help, "help", "Show this page, or that of a command", example="takeback help rollback")
+    page = to.add(
+        "help", show_help, "help", "Show this page, or that of a command", example="takeback help rollback"
+    )
     completes(page.add_argument("about", metavar="ABOUT", nargs="?", help="a command"), "command")
 
 
@@ -38,13 +42,15 @@ def show_help(session: Session) -> int:
 
     root, about = build(), session.args.about
     pages = subparsers(root)
-    if about is None:
-        root.print_help()
-        return 0
-    if about not in pages:
+    if about is not None and about not in pages:
         meant = nearest(about, list(pages))
         raise BadRequest(
-            f"there is no command {about!r}", hint=f"Did you mean {meant}?" if meant else "See `takeback --help`"
+            f"there is no command {about!r}",
+            hint=f"Did you mean {meant}?" if meant else "See `takeback --help`",
         )
-    pages[about].print_help()
+    text = (pages[about] if about else root).format_help()
+    if session.out.json:
+        session.out.document({"help": text})
+    else:
+        session.out.lines(text.splitlines(), indent="")
     return 0

@@ -27,7 +27,7 @@ def add(to: Commands) -> None:
         example="takeback log --graph --limit 20",
     )
     parser.add_argument("--graph", action="store_true", help="draw the lines: what follows from what")
-    completes(parser.add_argument("--limit", metavar="N", type=int, help="at most so many"), "number")
+    completes(parser.add_argument("--limit", metavar="N", type=int, help="at most so many"), "none")
     parser.add_argument("--inherited", action="store_true", help="go on with what a fork came from")
 
 
@@ -73,7 +73,9 @@ class _Log:
         if drawn and drawn.join:
             out.line((drawn.join, "dim"))
         foreign = c.uid != self.thread.info.uid
-        version = f"{c.thread}@{c.version}" if foreign else str(c.version).rjust(len(str(self.thread.version)))
+        version = (
+            f"{c.thread}@{c.version}" if foreign else str(c.version).rjust(len(str(self.thread.version)))
+        )
         indent = " " * (len(str(self.thread.version)) + 2)
         out.line(
             *([(drawn.node, style or "yellow")] if drawn else []),
@@ -109,7 +111,7 @@ class _Log:
 
     def _is_shown(self, c: Checkpoint, uid: bytes) -> bool:
         """Whether a parent comes later in this log."""
-        if uid in self._threads:
+        if uid == c.uid or uid in self._threads:
             return True
         return self.session.args.inherited and c.kind == "fork"
 

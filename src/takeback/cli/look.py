@@ -32,7 +32,9 @@ def add(to: Commands) -> None:
         example="takeback state 5 --path /plan/days",
     )
     add_ref(state, "the checkpoint whose state it is (default: head)", default="head")
-    state.add_argument("--path", metavar="PATH", help="print only this: a key, or a JSON Pointer such as /a/0")
+    state.add_argument(
+        "--path", metavar="PATH", help="print only this: a key, or a JSON Pointer such as /a/0"
+    )
     diff = to.add(
         "diff",
         show_diff,
@@ -57,10 +59,14 @@ def _add_threads(to: Commands) -> None:
     parser.add_argument("--agent", metavar="NAME", help="only threads of this agent")
     parser.add_argument("--user", metavar="NAME", help="only threads of this user")
     parser.add_argument(
-        "--meta", metavar="KEY=VALUE", action="append", default=[], help="only threads with this in their metadata"
+        "--meta",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="only threads with this in their metadata",
     )
     limit = parser.add_argument("--limit", metavar="N", type=int, help="at most so many")
-    completes(limit, "number")
+    completes(limit, "none")
     parser.add_argument("--names", action="store_true", help="print names alone, one a line")
 
 
@@ -122,7 +128,9 @@ def show_diff(session: Session) -> int:
     diff = thread.diff(args.a, args.b) if args.a else before(thread, thread.head)
     if diff is None:
         raise BadRequest(
-            "version 0 changed nothing: nothing stood before it", thread=thread.name, hint="`takeback state` shows it"
+            "version 0 changed nothing: nothing stood before it",
+            thread=thread.name,
+            hint="`takeback state` shows it",
         )
     if args.json_patch:
         out.document(diff.as_json_patch())

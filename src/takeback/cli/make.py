@@ -41,7 +41,8 @@ def _add_commit(to: Commands) -> None:
         example="""takeback commit --set 'to="NYC"' --append 'days="museum"' -m "the user asked\"""",
     )
     completes(
-        parser.add_argument("--file", metavar="FILE", help="the whole state, as JSON; - is standard input"), "file"
+        parser.add_argument("--file", metavar="FILE", help="the whole state, as JSON; - is standard input"),
+        "file",
     )
     parser.add_argument(
         "--set", metavar="PATH=JSON", action="append", default=[], help="what stands at a path from now on"
@@ -120,7 +121,9 @@ def _check_what(args: argparse.Namespace) -> None:
 
     edits = bool(args.set or args.delete or args.append)
     if args.file and edits:
-        raise BadRequest("--file is the whole state; --set, --delete and --append change one", hint="Give either")
+        raise BadRequest(
+            "--file is the whole state; --set, --delete and --append change one", hint="Give either"
+        )
     if not args.file and not edits:
         raise BadRequest(
             "nothing to commit", hint="Give a state with --file, or changes with --set, --delete or --append"
@@ -146,7 +149,9 @@ def _edited(
 
 def _first(put: list[tuple[str, Any]], gone: list[str], added: list[tuple[str, Any]]) -> list[dict[str, Any]]:
     """The edits as operations on the empty state that a new thread starts from."""
-    operations: list[dict[str, Any]] = [{"op": "add", "path": _pointer(p), "value": value} for p, value in put]
+    operations: list[dict[str, Any]] = [
+        {"op": "add", "path": _pointer(p), "value": value} for p, value in put
+    ]
     operations += [{"op": "remove", "path": _pointer(path)} for path in gone]
     return operations + [{"op": "add", "path": f"{_pointer(p)}/-", "value": item} for p, item in added]
 

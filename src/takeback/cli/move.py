@@ -71,7 +71,9 @@ def import_thread(session: Session) -> int:
     if out.json:
         out.document({"thread": thread.info.as_dict()})
     else:
-        out.line((thread.name, "bold"), f": {count(thread.info.versions, 'checkpoint')}, verified and brought in")
+        out.line(
+            (thread.name, "bold"), f": {count(thread.info.versions, 'checkpoint')}, verified and brought in"
+        )
     return 0
 
 

@@ -31,7 +31,7 @@ class Output:
     def __init__(self, *, json: bool, color: bool) -> None:
         self.json = json
         self.terminal = not json and sys.stdout.isatty()
-        self._color = color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.color = color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._ascii = not (sys.stdout.encoding or "utf-8").lower().replace("-", "").startswith("utf")
         self._made: Console | None = None
 
@@ -61,16 +61,15 @@ class Output:
 
     def facts(self, pairs: Sequence[tuple[str, Part | None]]) -> None:
         """Names and values, one a line; what has no value is left out."""
-        shown = [(name, value) for name, value in pairs if value not in (None, "")]
+        shown = [(name, value) for name, value in pairs if (value[0] if isinstance(value, tuple) else value)]
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
-            assert value is not None
-            self.line((name.ljust(width + 2), "dim"), value)
+            self.line((name.ljust(width + 2), "dim"), value or "")
 
     def value(self, value: Any) -> None:
         """A stored value, as the JSON that it is."""
         text = dumps(value)
-        if self.terminal and self._color:
+        if self.terminal and self.color:
             from rich.json import JSON
 
             self._console().print(JSON(text, indent=2), soft_wrap=True)
@@ -105,9 +104,11 @@ class Output:
     def _draw(self, parts: list[tuple[str, str]], *, crop: bool) -> None:
         from rich.text import Text
 
-        overflow: Any = "ellipsis" if crop else "ignore"
-        line = Text.assemble(*parts, no_wrap=True, overflow=overflow, end="")
-        self._console().print(line, soft_wrap=not crop)
+        line = Text.assemble(*parts)
+        if crop:
+            self._console().print(line, no_wrap=True, overflow="ellipsis")
+        else:
+            self._console().print(line, soft_wrap=True)
 
     def _draw_table(self, headers: Sequence[str], rows: list[list[tuple[str, str]]], folds: int) -> None:
         from rich.table import Table
@@ -126,7 +127,7 @@ class Output:
             from rich.console import Console
 
             self._made = Console(
-                file=sys.stdout, no_color=not self._color, highlight=False, markup=False, emoji=False
+                file=sys.stdout, no_color=not self.color, highlight=False, markup=False, emoji=False
             )
         return self._made
 

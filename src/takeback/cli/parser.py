@@ -24,29 +24,29 @@ GROUPS = {
     "help": "Help",
 }
 
-_INTRO = "A durable undo for AI agents: see, preview, take back and bring again what an agent did."
+_INTRO = "A durable undo for AI agents: see what an agent did, and take it back."
 
 _EXAMPLES = """\
 Examples:
-  takeback log --graph              what happened, newest first
-  takeback diff 5 head              what changed since version 5
-  takeback rollback 5 --plan        what going back would do; changes nothing
-  takeback rollback 5 -m "wrong city"
-  takeback undo                     take the last operation back; redo brings it again
-  takeback demo                     see all of it on a store of its own
+  takeback log --graph                  what happened, newest first
+  takeback diff 5 head                  what changed since version 5
+  takeback rollback 5 --plan            what going back would do; changes nothing
+  takeback rollback 5 -m "wrong city"   go back; asks first
+  takeback undo                         take the last operation back
+  takeback demo                         see all of it, on a store of its own
 """
 
 _REFERENCES = """\
-A REF names a checkpoint: a version (5), an id or its beginning (c5-4f9a), head, head~2, a label,
-a bookmark (b5-…) or an ISO time with its zone. The thread is the one that was written to last,
-unless --thread or TAKEBACK_THREAD names another.
+A REF names a checkpoint: a version (5), an id or its beginning (c5-4f9a), head,
+head~2, a label, a bookmark (b5-…) or an ISO time with its zone. The thread is
+the one that was written to last, unless --thread or TAKEBACK_THREAD names one.
 """
 
 _EXIT_CODES = """\
 Exit codes:
     0  done
     1  not done: an internal error, or a question that was answered with no
-    2  the request is wrong: usage, a bad reference, a value that cannot be stored
+    2  wrong request: usage, a bad reference, a value that cannot be stored
     3  not found: no such thread, checkpoint or label
     4  something moved or conflicts: read again, then decide
     5  the store cannot be opened, read or written
@@ -56,7 +56,24 @@ Exit codes:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse, with its mistakes as errors of ours and its suggestions made."""
+    """argparse, with its mistakes as errors of ours, and pages that put what is particular first."""
+
+    def __init__(self, prog: str, *, more: str = "", **options: Any) -> None:
+        super().__init__(prog, add_help=False, allow_abbrev=False, formatter_class=_Formatter, **options)
+        self.more = more
+        self._positionals.title = "arguments"
+        self.add_argument("-h", "--help", action="help", help="show this page")
+
+    def format_help(self) -> str:
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, list(actions(self)), [])
+        formatter.add_text("\n\n".join(map(_filled, [self.description or "", *self.more.split("\n\n")])))
+        for group in self._action_groups:
+            formatter.start_section(group.title)
+            formatter.add_arguments(group._group_actions)
+            formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
         raise _mistake(message[:1].lower() + message[1:], self.prog)
@@ -99,14 +116,12 @@ class Commands:
 
     def add(self, name: str, run: Run, group: str, text: str, *, more: str = "", example: str = "") -> Parser:
         """A command: its name, what runs it, its line in `takeback --help`, and its page."""
-        description = f"{text}.\n\n{more}" if more else f"{text}."
         parser: Parser = self._made.add_parser(
             name,
             help=text,
-            description=description,
-            epilog=f"Example:\n  {example}" if example else None,
-            formatter_class=_Formatter,
-            allow_abbrev=False,
+            description=f"{text}.",
+            more=more,
+            epilog=f"example:\n  {example}" if example else None,
         )
         parser.set_defaults(run=run)
         _add_globals(parser.add_argument_group("options of every command"), argparse.SUPPRESS)
@@ -123,11 +138,13 @@ def build() -> RootParser:
     """The whole parser. Nothing here loads the library: a command does, when it runs."""
     from takeback.cli import back, completions, doctor, guide, lines, log, look, make, move, trust
 
-    root = RootParser("takeback", add_help=True, allow_abbrev=False, formatter_class=_Formatter)
-    root.add_argument("--version", action="version", version=f"takeback {__version__}", help="show the version")
+    root = RootParser("takeback")
+    root.add_argument(
+        "--version", action="version", version=f"takeback {__version__}", help="show the version"
+    )
     _add_globals(root, None)
     commands = Commands(root)
-    for family in (look, log, make, back, lines, trust, move, doctor, completions, guide):
+    for family in (log, look, make, back, lines, trust, move, doctor, completions, guide):
         family.add(commands)
     return root
 
@@ -212,6 +229,13 @@ def _globals() -> list[tuple[list[str], dict[str, Any]]]:
         (["--json"], {"action": "store_true", "help": "print one JSON document, errors too"}),
         (["--no-color"], {"action": "store_true", "help": "print without colours, as NO_COLOR does"}),
     ]
+
+
+def _filled(paragraph: str) -> str:
+    """A paragraph within 80 columns; an indented one is a listing and stays as it is."""
+    from textwrap import fill
+
+    return paragraph if paragraph.startswith(" ") else fill(paragraph, 80)
 
 
 def _print_help(root: Parser) -> Run:

@@ -36,7 +36,9 @@ class Session:
             return Place(self.args.db, "--db names it")
         if found := os.environ.get("TAKEBACK_DB"):
             return Place(found, "TAKEBACK_DB names it")
-        return Place(_default_place(), "the default place; neither --db nor TAKEBACK_DB names another", ours=True)
+        return Place(
+            _default_place(), "the default place; neither --db nor TAKEBACK_DB names another", ours=True
+        )
 
     def repo(self, *, create: bool = False) -> Repo:
         """The store; only a command that writes its first version makes one."""

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from takeback import Report
     from takeback.cli.session import Session
 
-NOT_SOUND = 6
-
 
 def add(to: Commands) -> None:
     _add_verify(to)
@@ -24,7 +22,9 @@ def add(to: Commands) -> None:
         "rewritten. Signed with a private key, it can be checked by those who cannot make one.",
         example="takeback seal --out trip.seal --private-key seal.key",
     )
-    completes(seal.add_argument("--out", metavar="FILE", help="where to write it (default: print it)"), "file")
+    completes(
+        seal.add_argument("--out", metavar="FILE", help="where to write it (default: print it)"), "file"
+    )
     key = seal.add_argument("--private-key", metavar="FILE", help="the Ed25519 key to sign with, from keygen")
     completes(key, "file")
     keygen = to.add(
@@ -58,13 +58,15 @@ def _add_verify(to: Commands) -> None:
     )
     parser.add_argument("--all", action="store_true", help="every thread of the store")
     completes(parser.add_argument("--seal", metavar="FILE", help="a seal of this thread"), "file")
-    key = parser.add_argument("--public-key", metavar="FILE", help="the key that the seal must be signed with")
+    key = parser.add_argument(
+        "--public-key", metavar="FILE", help="the key that the seal must be signed with"
+    )
     completes(key, "file")
 
 
 def verify(session: Session) -> int:
     from takeback.cli.values import file_bytes, public_key
-    from takeback.errors import BadRequest
+    from takeback.errors import BadRequest, IntegrityError
 
     args = session.args
     if args.all and args.seal:
@@ -82,7 +84,7 @@ def verify(session: Session) -> int:
         session.out.document({"ok": sound, "threads": [report.as_dict() for report in reports]})
     else:
         _show_reports(session, reports)
-    return 0 if sound else NOT_SOUND
+    return 0 if sound else IntegrityError.exit_code
 
 
 def seal_head(session: Session) -> int:
@@ -129,7 +131,13 @@ def show_audit(session: Session) -> int:
         out.document({"entries": [entry.as_dict() for entry in entries]})
         return 0
     rows = [
-        (local(entry.time), (entry.action, "bold"), entry.thread or "", entry.actor or "", _detail(entry.detail))
+        (
+            local(entry.time),
+            (entry.action, "bold"),
+            entry.thread or "",
+            entry.actor or "",
+            _detail(entry.detail),
+        )
         for entry in entries
     ]
     if rows:
@@ -140,7 +148,9 @@ def show_audit(session: Session) -> int:
 
 
 def _detail(detail: dict[str, object]) -> str:
-    said = {name: value for name, value in detail.items() if value is not None and not isinstance(value, bytes)}
+    said = {
+        name: value for name, value in detail.items() if value is not None and not isinstance(value, bytes)
+    }
     return ", ".join(f"{name} {value}" for name, value in said.items())
 
 

@@ -21,7 +21,8 @@ def assignment(text: str, option: str) -> tuple[str, Any]:
         return path, from_json(value)
     except ValueError as error:
         raise _bad(
-            f"{option} {path}: {value!r} is no JSON: {error}", f"""Text needs its quotes: {option} '{path}="…"'"""
+            f"{option} {path}: {value!r} is no JSON: {error}",
+            f"""Text needs its quotes: {option} '{path}="…"'""",
         ) from None
 
 

@@ -16,6 +16,7 @@ from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.paths import Path
 from takeback.model.records import OPERATIONS, Checkpoint, Pointer, ThreadInfo, sign
 from takeback.model.records import make as make_checkpoint
+from takeback.model.refs import check_name
 from takeback.model.tree import edit
 from takeback.model.tree.build import build
 from takeback.model.tree.nodes import Payload, Writer
@@ -66,6 +67,9 @@ def publish(ctx: Context, tip: Tip, draft: Draft) -> Tip:
 
 def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     """A thread comes into being with its first version."""
+    for what, owner in (("agent", identity.agent), ("user", identity.user)):
+        if owner is not None:
+            check_name(owner, f"thread's {what}")
     uid = identity.uid or thread_uid()
     meta = _limited(canonical.encode(identity.meta, ("meta",)), "a thread's metadata")
     first = _signed(ctx, _first(ctx, identity.name, uid, draft))
@@ -137,7 +141,7 @@ def publish_or_merge(
             draft = make(tip)
             continue
         merged, clashes = merge_values(
-            ctx.state(base.head), canonical.take_apart(state()), ctx.state(tip.head)
+            ctx.state(base.head), canonical.decode(canonical.encode(state())), ctx.state(tip.head)
         )
         if clashes:
             raise MergeConflict(

@@ -12,7 +12,7 @@ from takeback.engine.merge3 import MergeClash, merge_values
 from takeback.engine.rollback import Move
 from takeback.errors import BadPath, BadRequest, MergeConflict
 from takeback.model.canonical import equal
-from takeback.model.records import Checkpoint
+from takeback.model.records import Checkpoint, Pointer
 from takeback.model.tree.build import build
 from takeback.model.tree.nodes import Writer
 from takeback.model.tree.read import read_at
@@ -36,7 +36,7 @@ def plan_merge(ctx: Context, tip: Tip, other: Tip) -> MergePlan | None:
     """Bring in what another thread did since both were one; None when it did nothing."""
     if other.info.uid == tip.info.uid:
         raise BadRequest("a thread cannot be merged into itself", thread=tip.info.name)
-    if history.descends(ctx, tip.pointer, other.pointer):
+    if history.descends(ctx, tip.pointer, _restored(ctx, other.head)):
         return None
     base = history.common_ancestor(ctx, tip.pointer, other.pointer)
     if base is None:
@@ -48,6 +48,18 @@ def plan_merge(ctx: Context, tip: Tip, other: Tip) -> MergePlan | None:
     draft, clashes = _merged(ctx, tip, base, other.head, "merge")
     draft = msgspec.structs.replace(draft, merged=other.pointer)
     return MergePlan(Move("merge", tip.head, other.head, draft), clashes)
+
+
+def _restored(ctx: Context, head: Checkpoint) -> Pointer:
+    """What a head that is a fork or went back stands for: its state is that of where it came from."""
+    found = pointer(head)
+    while head.origin is not None:
+        found = head.origin
+        before = ctx.storage.checkpoint(ctx.tenant, found.uid, found.version)
+        if before is None:
+            break
+        head = before
+    return found
 
 
 def plan_revert(ctx: Context, tip: Tip, step: Checkpoint) -> MergePlan:

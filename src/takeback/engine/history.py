@@ -8,6 +8,8 @@ from typing import Any
 from takeback.engine.context import Context, Tip
 from takeback.errors import (
     AmbiguousReference,
+    CorruptObject,
+    ThreadDeleted,
     UnknownCheckpoint,
     UnknownLabel,
     WrongThread,
@@ -38,10 +40,21 @@ def at_version(ctx: Context, tip: Tip, version: int) -> Checkpoint:
         return tip.head
     found = ctx.storage.checkpoint(ctx.tenant, tip.info.uid, version)
     if found is None:
-        raise UnknownCheckpoint(
-            f"there is no version {version}: the head is {tip.head.version}", thread=tip.info.name
-        )
+        raise _absent(ctx, tip, version)
     return found
+
+
+def _absent(ctx: Context, tip: Tip, version: int) -> Exception:
+    """Never there, removed on purpose, or lost: three different things to be told."""
+    name, head = tip.info.name, tip.head.version
+    if version > head:
+        return UnknownCheckpoint(f"there is no version {version}: the head is {head}", thread=name)
+    info = ctx.storage.thread_by_uid(ctx.tenant, tip.info.uid)
+    if info is None or info.deleted_us is not None:
+        return ThreadDeleted("the thread was deleted", thread=name, checkpoint=version)
+    return CorruptObject(
+        "the checkpoint is missing", thread=name, checkpoint=version, hint="Run `takeback verify`"
+    )
 
 
 def walk(
@@ -117,7 +130,7 @@ def _found(ctx: Context, tip: Tip, ref: refs.Ref, said: Any) -> Checkpoint:
 
 def _by_id(ctx: Context, tip: Tip, ref: refs.ById) -> Checkpoint:
     name = tip.info.name
-    if "-" not in ref.prefix and ref.version * 10 <= tip.head.version:
+    if "-" not in ref.prefix and 0 < ref.version * 10 <= tip.head.version:
         found = at_version(ctx, tip, ref.version)
         raise AmbiguousReference(
             f"{ref.prefix!r} begins the ids of version {ref.version} and of {ref.version * 10} and others",

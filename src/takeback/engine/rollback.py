@@ -158,5 +158,5 @@ def _stale(tip: Tip, move: Move, actual: str | None = None) -> PlanStale:
         f"the plan was made at {move.head.id}; the head is {actual or tip.head.id} now",
         thread=tip.info.name,
         checkpoint=move.head.version,
-        hint="Make a new plan, and look at it",
+        hint="thread.refresh(), make a new plan, and look at it",
     )

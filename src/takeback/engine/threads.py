@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from takeback.engine.context import Context, Tip
-from takeback.errors import ThreadDeleted, WrongOwner
+from takeback.errors import ThreadDeleted, UnknownLabel, WrongOwner
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.model.refs import check_label
 from takeback.storage.base import Batch, DropLabel, PutLabel, Row, ThreadQuery, Tombstone
@@ -43,7 +43,10 @@ def label(ctx: Context, tip: Tip, name: str, target: Checkpoint) -> None:
 
 
 def unlabel(ctx: Context, tip: Tip, name: str) -> None:
+    """A label names nothing any more; what is no label of the thread is refused."""
     info = tip.info
+    if name not in ctx.storage.labels(ctx.tenant, info.uid):
+        raise UnknownLabel(f"there is no label {name!r}", thread=info.name)
     entry = ctx.audit("label.removed", info, ctx.actor, label=name)
     _write(ctx, info, [DropLabel(info.uid, name), entry])
 

@@ -150,15 +150,14 @@ def record_digest(record: bytes) -> bytes:
 
 
 def read_record(thread: str, record: bytes, digest: bytes, mac: bytes | None = None) -> Checkpoint:
-    """A checkpoint from its stored bytes."""
+    """A checkpoint from its stored bytes. A digest says who wrote them, not that they make sense."""
     try:
         values = dict(zip(_FIELDS, ormsgpack.unpackb(record), strict=True))
-        for name in ("origin", "merged"):
-            values[name] = None if values[name] is None else Pointer(*values[name])
         if isinstance(values["meta"], bytes):
             values["meta"] = canonical.decode(values["meta"])
-        return Checkpoint(thread=thread, digest=digest, record=record, mac=mac, **values)
-    except (ValueError, TypeError, KeyError, CorruptObject) as error:
+        values |= {"thread": thread, "digest": digest, "record": record, "mac": mac}
+        return msgspec.convert(values, Checkpoint)
+    except (ValueError, TypeError, KeyError, msgspec.ValidationError, CorruptObject) as error:
         raise CorruptObject(f"a checkpoint record that cannot be read: {error}", thread=thread) from None
 
 

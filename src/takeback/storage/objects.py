@@ -54,6 +54,9 @@ def unpack(digest: bytes, codec: int, size: int, data: bytes) -> bytes:
         import zstandard
 
         try:
+            # A forged frame may claim any size, and the library would make room for it first.
+            if zstandard.frame_content_size(data) != size:
+                raise CorruptObject(f"object {shown(digest)} is not of the size that it is stored with")
             payload = _tools().unpacker.decompress(data, max_output_size=size)
         except (zstandard.ZstdError, MemoryError) as error:  # a damaged header may ask for any size
             raise CorruptObject(f"object {shown(digest)} cannot be unpacked: {error}") from None

@@ -1,0 +1,207 @@
+"""The demo: six turns of a travel agent, the sixth of which goes wrong and is taken back.
+
+It tells a person what happens, and runs the real commands on a store of its own; what they print is
+what the library returned.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from takeback import Repo
+    from takeback.cli.output import Output
+
+THREAD, FORK = "travel/42", "travel/42-train"
+_BEGINNING: dict[str, Any] = {"destination": None, "dates": None, "bookings": [], "notes": []}
+_PAUSE = 0.9
+
+
+class Turn(NamedTuple):
+    """One turn of the agent: its label, why, and what it does to its state."""
+
+    label: str
+    reason: str
+    act: Callable[[dict[str, Any]], Any]
+
+
+TURNS = (
+    Turn("plan", "a week in New York", lambda s: s.update(destination="New York")),
+    Turn("dates", "in May, please", lambda s: s.update(dates=["2026-05-04", "2026-05-11"])),
+    Turn("flight", "the morning one", lambda s: s["bookings"].append({"flight": "XY 101", "eur": 480})),
+    Turn("hotel", "near the park", lambda s: s["bookings"].append({"hotel": "Hudson Inn", "eur": 690})),
+    Turn("taxi", "from the airport", lambda s: s["bookings"].append({"taxi": "JFK", "eur": 75})),
+    Turn("tidy up", "cancel everything", lambda s: s.update(destination=None, dates=None, bookings=[])),
+)
+
+
+class Scene(NamedTuple):
+    """A heading, what is to be seen, and the commands that show it."""
+
+    heading: str
+    says: str
+    commands: tuple[str, ...]
+
+
+SCENES = (
+    Scene("The log has it", "Every turn is one version: why, by whom, and what it changed.", ("log",)),
+    Scene("The diff explains it", "Turn six emptied the trip. What it changed:", ("diff 5 6",)),
+    Scene(
+        "The plan previews it", "What would going back do? Nothing is written yet.", ("rollback 5 --plan",)
+    ),
+    Scene(
+        "The rollback restores turn five",
+        "It adds a version and deletes none: turn six stays to be looked at.",
+        ("rollback 5 --yes -m 'they meant the taxi'",),
+    ),
+    Scene(
+        "Undo and redo walk back and forth",
+        "A rollback can be taken back too, and brought again.",
+        ("undo", "redo"),
+    ),
+    Scene(
+        "A fork tries another way",
+        "A train instead of the taxi, on a line of its own, while the trip goes on.",
+        (
+            f"fork --name {FORK}",
+            f"""commit --thread {FORK} --set '/bookings/2={{"train": "JFK", "eur": 16}}' -m 'a train'""",
+            """commit --append 'notes="window seat"' -m 'they called'""",
+        ),
+    ),
+    Scene(
+        "The merge brings both together",
+        "Had both changed one thing in two ways, it would be named, and nothing done.",
+        (f"merge {FORK} -m 'by train'",),
+    ),
+    Scene(
+        "Nothing was lost",
+        "● counts, ○ was taken back. All of it is recomputed from the stored bytes by verify.",
+        ("log --graph", "state --path bookings", "verify --all"),
+    ),
+)
+
+_NEXT = (
+    ("show 6", "what turn six did, and why"),
+    ("undo", "take the merge back"),
+    ("log --graph", "and see where that leads"),
+)
+
+
+def run(out: Output, *, keep: str | None = None, fast: bool = False) -> int:
+    """Play the whole of it; the exit code is that of the first command that fails."""
+    place = _place(keep)
+    stage = _Stage(out, place, pauses=out.terminal and not fast)
+    stage.say("takeback", "An agent plans a trip. Its sixth turn goes wrong, and is taken back.")
+    _play_turns(stage)
+    stage.show("")
+    stage.show(f"export TAKEBACK_DB={shlex.quote(place)} TAKEBACK_THREAD={THREAD}  # for what follows")
+    with _environment(place, colour=out.color):
+        for scene in SCENES:
+            stage.say(scene.heading, scene.says)
+            for command in scene.commands:
+                if code := stage.command(command):
+                    return code
+    stage.end()
+    return 0
+
+
+class _Stage:
+    """Where it is told: to a person as it happens, or as one document at the end."""
+
+    def __init__(self, out: Output, place: str, *, pauses: bool) -> None:
+        self.out, self.place, self.pauses = out, place, pauses
+        self.told: list[dict[str, Any]] = []
+
+    def say(self, heading: str, text: str) -> None:
+        self.told.append({"heading": heading, "says": text, "shows": []})
+        if self.out.json:
+            return
+        if self.pauses and len(self.told) > 1:
+            time.sleep(_PAUSE)
+        self.out.line()
+        self.out.line((f"── {heading} ".ljust(72, "─"), "bold yellow"))
+        self.out.line((text, "italic"))
+
+    def show(self, line: str) -> None:
+        self.told[-1]["shows"].append({"line": line})
+        if not self.out.json:
+            self.out.line("  ", line, crop=True)
+
+    def command(self, command: str) -> int:
+        """Run a command as the shell would, and show it with all that it prints."""
+        from takeback.cli import main
+
+        if self.out.json:
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                code = main(shlex.split(command))
+            self.told[-1]["shows"].append({"command": f"takeback {command}", "output": printed.getvalue()})
+            return code
+        self.out.line()
+        self.out.line(("$ ", "dim"), (f"takeback {command}", "bold cyan"))
+        sys.stdout.flush()
+        return main(shlex.split(command))
+
+    def end(self) -> None:
+        commands = [(f"takeback --db {shlex.quote(self.place)} {words}", why) for words, why in _NEXT]
+        if self.out.json:
+            self.out.document({"store": self.place, "scenes": self.told, "next": [c for c, _ in commands]})
+            return
+        self.say("Try next", "The store of this demo stays where it is; delete it when you have seen enough.")
+        width = max(len(command) for command, _ in commands)
+        for command, why in commands:
+            self.out.line("  ", (command.ljust(width), "bold cyan"), ("  # " + why, "dim"))
+
+
+def _play_turns(stage: _Stage) -> None:
+    import takeback
+
+    stage.say(
+        "Six turns", "Each is a step: a copy of the state to work on, one durable version when it ends."
+    )
+    stage.show(f"trip = takeback.open({os.path.basename(stage.place)!r}).thread({THREAD!r}, initial={{…}})")
+    stage.show("with trip.step(label, reason=…) as s:  # … and the agent changes s.state")
+    with takeback.open(stage.place, actor="travel-agent") as repo:
+        for line in _played(repo):
+            stage.show(line)
+
+
+def _played(repo: Repo) -> Iterator[str]:
+    trip = repo.thread(THREAD, agent="travel-agent", initial=_BEGINNING)
+    for number, turn in enumerate(TURNS, 1):
+        with trip.step(turn.label, reason=turn.reason) as step:
+            turn.act(step.state)
+        yield f"turn {number}  {turn.label:8} {trip.diff(number - 1, number).summary()}"
+
+
+def _place(keep: str | None) -> str:
+    from takeback.errors import BadRequest
+
+    if keep is None:
+        return os.path.join(tempfile.mkdtemp(prefix="takeback-demo-"), "trip.db")
+    if os.path.exists(keep):
+        raise BadRequest(f"{keep} exists already", hint="The demo makes a store of its own; give a new file")
+    return os.path.abspath(keep)
+
+
+@contextlib.contextmanager
+def _environment(place: str, *, colour: bool) -> Iterator[None]:
+    """The commands find the demo's store as they find any: by their environment."""
+    set_here = {"TAKEBACK_DB": place, "TAKEBACK_THREAD": THREAD} | ({} if colour else {"NO_COLOR": "1"})
+    before = {name: os.environ.get(name) for name in (*set_here, "TAKEBACK_KEY")}
+    os.environ.update(set_here)
+    os.environ.pop("TAKEBACK_KEY", None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
