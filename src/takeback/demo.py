@@ -155,9 +155,10 @@ class _Stage:
             self.out.document({"store": self.place, "scenes": self.told, "next": [c for c, _ in commands]})
             return
         self.say("Try next", "The store of this demo stays where it is; delete it when you have seen enough.")
-        width = max(len(command) for command, _ in commands)
         for command, why in commands:
-            self.out.line("  ", (command.ljust(width), "bold cyan"), ("  # " + why, "dim"))
+            self.out.line()
+            self.out.line("  ", (f"# {why}", "dim"))
+            self.out.line("  ", (command, "bold cyan"))
 
 
 def _play_turns(stage: _Stage) -> None:

@@ -19,7 +19,7 @@ import takeback
 from takeback.engine import seals
 from takeback.errors import TakebackError
 from takeback.model import canonical, records
-from takeback.model.ids import checkpoint_id
+from takeback.model.ids import checkpoint_id, random_part
 
 KEY = b"kept where the store is not"
 SEALED, HEAD = 6, 8  # the seal was made at version 6; two more versions followed
@@ -65,8 +65,8 @@ EXPECTED: dict[str, frozenset[str]] = {
     "swap a state and make every later record anew": BY_KEY_OR_SEAL,
     "point the head at an older version": BY_DIGESTS,
     "point the head at a version that is not there": BY_DIGESTS,
-    "point the head far beyond the end": BY_DIGESTS,
-    "hide a record far beyond the end": BY_DIGESTS,
+    "put a record far beyond the end": BY_DIGESTS,
+    "put the head far beyond the end": BY_DIGESTS,
     "strip every signature": BY_KEY,
     "strip the signatures from the middle on": BY_KEY,
     "strip the signatures of the first versions": BY_NOTHING,  # their digests are under the later ones
@@ -174,7 +174,7 @@ def repointed(rows: list[Row]) -> list[Row]:
     """Origins inside the thread name the digests that those versions have now."""
     for row in rows:
         origin = row.said["origin"]
-        if origin is not None and origin[0] == row.said["uid"] and origin[2] != rows[origin[1]].digest:
+        if origin is not None and origin[0] in (b"", row.said["uid"]) and origin[2] != rows[origin[1]].digest:
             row.said["origin"] = [origin[0], origin[1], rows[origin[1]].digest]
             return anew(rows, row.said["version"])
     return rows
@@ -182,7 +182,7 @@ def repointed(rows: list[Row]) -> list[Row]:
 
 def forged(row: Row, **said: Any) -> Row:
     """Another record much like this one."""
-    plain = {"id": checkpoint_id(row.said["version"]), "reason": "quite true", "kind": "commit"}
+    plain = {"id": random_part(checkpoint_id(row.said["version"])), "reason": "quite true", "kind": "commit"}
     return Row(row.said | plain | {"origin": None, "undoes": None} | said, row.digest, row.mac)
 
 
@@ -293,8 +293,9 @@ def point_head(it: Intruder, version: int) -> None:
     it.run("UPDATE threads SET head = ?, head_digest = ? WHERE id = ?", version, digest, it.id())
 
 
-def hide(it: Intruder) -> None:
-    row = forged(it.rows()[-1], version=100_000)
+def put_far(it: Intruder) -> None:
+    """Farther than a reader could count."""
+    row = forged(it.rows()[-1], version=1 << 62)
     row.sealed()
     it.insert(it.id(), row)
 
@@ -372,8 +373,8 @@ ATTACKS: dict[str, Callable[[Intruder], Any]] = {
     "swap a state and make every later record anew": lambda it: swap_state(it, "anew"),
     "point the head at an older version": lambda it: point_head(it, 5),
     "point the head at a version that is not there": lambda it: point_head(it, HEAD + 3),
-    "point the head far beyond the end": lambda it: point_head(it, 1 << 62),
-    "hide a record far beyond the end": hide,
+    "put a record far beyond the end": put_far,
+    "put the head far beyond the end": lambda it: (put_far(it), point_head(it, 1 << 62)),
     "strip every signature": lambda it: strip(it, 0, HEAD),
     "strip the signatures from the middle on": lambda it: strip(it, 5, HEAD),
     "strip the signatures of the first versions": lambda it: strip(it, 0, 3),

@@ -10,7 +10,8 @@ from takeback import errors
 
 @pytest.fixture(params=["memory", "file"])
 def tb(request, store_path):
-    with takeback.open(":memory:" if request.param == "memory" else store_path) as repo:
+    url = ":memory:" if request.param == "memory" else store_path
+    with takeback.open(url, durability="relaxed") as repo:
         yield repo
 
 

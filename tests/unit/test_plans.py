@@ -24,7 +24,8 @@ class Watched(Wrapper):
 
 @pytest.fixture(params=["memory", "file"])
 def tb(request, store_path):
-    with takeback.open(":memory:" if request.param == "memory" else store_path) as repo:
+    url = ":memory:" if request.param == "memory" else store_path
+    with takeback.open(url, durability="relaxed") as repo:
         yield repo
 
 

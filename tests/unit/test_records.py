@@ -77,7 +77,7 @@ def test_a_record_is_read_as_it_was_written(made: Checkpoint) -> None:
 
 def test_the_order_of_metadata_does_not_count() -> None:
     one, two = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
-    assert following(FULL, id="c2-0", meta=one).digest == following(FULL, id="c2-0", meta=two).digest
+    assert following(FULL, id="c2-00", meta=one).digest == following(FULL, id="c2-00", meta=two).digest
 
 
 @pytest.mark.parametrize(

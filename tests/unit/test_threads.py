@@ -35,7 +35,8 @@ def clock():
 
 @pytest.fixture(params=["memory", "file"])
 def tb(request, store_path, clock):
-    with takeback.open(":memory:" if request.param == "memory" else store_path, clock=clock) as repo:
+    url = ":memory:" if request.param == "memory" else store_path
+    with takeback.open(url, clock=clock, durability="relaxed") as repo:
         yield repo
 
 

@@ -129,6 +129,10 @@ class Driver:
              "é" * (size // 2), "y" * big, f"{self.random.random()}"]
         )  # fmt: skip
 
+    def mixed(self) -> str:
+        """An item of a list in which big ones close leaves that would have gone on."""
+        return "m" * self.random.choice([100, 400, 900, 900, 17_000]) + str(self.random.random())
+
     def some(self, depth: int = 0) -> Any:
         kind, count = self.random.random(), self.random.choice([0, 1, 3, 15, 16, 17])
         if depth > 2 or kind < 0.4:
@@ -144,6 +148,7 @@ class Driver:
             "messages": [{"role": "user", "text": "z" * self.random.randrange(900)} for _ in range(messages)],
             "same": ["again"] * self.random.choice([0, 9, 700]),
             "numbers": list(range(self.random.choice([0, 500]))),
+            "mixed": [self.mixed() for _ in range(self.random.choice([0, 60]))],
             "wide": {f"w{self.random.randrange(10**6)}": self.scalar() for _ in range(wide)},
             "x": self.some(),
             "y": self.some(),
@@ -200,6 +205,38 @@ class Driver:
             held[f"q{self.random.randrange(10**5)}"] = self.scalar()
         self.payload = build.build(self.value, self.payload, writer)[1]
 
+    def edit_dict(self, writer: nodes.Writer) -> None:
+        """Many single keys of the widest dict, those that end leaves among them."""
+        held = self.value.get("wide")
+        for _ in range(40 if isinstance(held, dict) and held else 0):
+            key = self.random.choice(list(held)) if held and self.random.random() < 0.6 else f"v{len(held)}"
+            if key in held and self.random.random() < 0.7:
+                del held[key]
+                self.payload = edit.remove(self.payload, ("wide", key), writer)
+            else:
+                held[key] = self.scalar()
+                self.payload = edit.put(self.payload, ("wide", key), held[key], writer)
+
+    def edit_list(self, writer: nodes.Writer) -> None:
+        """Single items of a list in which small ones and big ones take each other's places."""
+        held = self.value.get("mixed")
+        for _ in range(12 if isinstance(held, list) else 0):
+            place = self.random.randrange(len(held) + 1)
+            if place < len(held) and self.random.random() < 0.4:
+                del held[place]
+                self.payload = edit.remove(self.payload, ("mixed", place), writer)
+            else:
+                held[place : place + 1] = [self.mixed()]
+                self.payload = edit.put(self.payload, ("mixed", place), held[place], writer)
+
+    def rebuild_mixed(self, writer: nodes.Writer) -> None:
+        held = self.value.get("mixed")
+        if isinstance(held, list):
+            place = self.random.randrange(len(held) + 1)
+            held[place : place + self.random.choice([0, 1, 1])] = [self.mixed()] * self.random.choice([0, 1])
+            held[: self.random.choice([0, 0, 1])] = []
+            self.payload = build.build(self.value, self.payload, writer)[1]
+
     def step(self) -> None:
         before, old = self.payload, copy.deepcopy(self.value)
         change = self.random.choice(
@@ -211,6 +248,9 @@ class Driver:
                 self.extend,
                 self.rebuild_list,
                 self.rebuild_dict,
+                self.edit_dict,
+                self.edit_list,
+                self.rebuild_mixed,
             ]
         )
         if not any(isinstance(at(self.value, path), list) for path in paths(self.value)):
@@ -296,13 +336,15 @@ def boundary_values() -> list[tuple[str, Any]]:
     """Values on both sides of each constant of the format."""
     found: list[tuple[str, Any]] = []
     for limit in (f.INLINE_MAX, f.PLAIN_MAX, f.NODE_MAX, f.ITEM_BIG, f.LEAF_MAX_BYTES):
-        for size in range(limit - 40, limit + 8, 3):
+        for size in range(limit - 24, limit + 4):
             found += [
                 (f"text {size}", "x" * size),
                 (f"items {size}", ["x" * (size // 4)] * 4),
                 (f"big item {size}", ["x" * size, 1]),
             ]
-            found += [(f"kids {size}", {key: "x" * (size // 2) for key in "ab"})]
+            found += [(f"kids {size}", {"a": "x" * (size // 2), "b": "x" * (size // 2)})]
+    for size in range(0, 250, 2):
+        found += [(f"flat {size}", {f"k{n}": "x" * 200 for n in range(39)} | {"last": "y" * size})]
     for count in (15, 16, 17, f.LEAF_MIN_ITEMS, f.LEAF_MAX_ITEMS, f.LEAF_MAX_ITEMS + 1, 3 * f.LEAF_MAX_ITEMS):
         found += [(f"same {count}", ["same"] * count), (f"ints {count}", list(range(count)))]
         found += [(f"keys {count}", {f"key {n:05}": "v" * 40 for n in range(count)})]
@@ -422,6 +464,23 @@ def test_an_insertion_moves_one_boundary(place: int) -> None:
     writer = store.writer()
     edit.remove(payload, ("l", place), writer)
     assert len(writer.new) <= 8
+
+
+@pytest.mark.parametrize("before", [0, 1, 7, 8, 30])
+@pytest.mark.parametrize("after", [0, 1, 30])
+def test_a_big_item_leaves_no_trace(before: int, after: int) -> None:
+    """It closes the leaf before it; when it goes or shrinks, those items are one run again."""
+    store = Memory()
+    low, high = [f"low {n} " * 12 for n in range(before)], [f"high {n} " * 12 for n in range(after)]
+    payload = made(store, {"l": [*low, "b" * 17_000, *high], "pad": "x" * 5_000})
+    for new in ([], ["small"], ["c" * 18_000]):
+        value = {"l": [*low, *new, *high], "pad": "x" * 5_000}
+        check(store, made(store, value, payload), value)
+        writer = store.writer()
+        path = ("l", before)
+        edited = edit.put(payload, path, new[0], writer) if new else edit.remove(payload, path, writer)
+        store.keep(writer)
+        check(store, edited, value)
 
 
 def test_a_change_in_place_is_seen() -> None:

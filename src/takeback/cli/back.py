@@ -29,8 +29,8 @@ def add(to: Commands) -> None:
         take_last_back,
         "back",
         "Take the last operation back",
-        more="One operation per call; a rollback, a merge and a revert are one each. With a bookmark, exactly back\n"
-        f"to what it names. Does not ask. {_KEPT}",
+        more="One operation per call; a rollback, a merge and a revert are one each. With a bookmark, "
+        f"exactly back to what it names. Does not ask. {_KEPT}",
         example="takeback undo",
     )
     mark = undo.add_argument("bookmark", metavar="BOOKMARK", nargs="?", help="what to go back to (b5-…)")
@@ -50,8 +50,8 @@ def add(to: Commands) -> None:
         revert_one,
         "back",
         "Take one version alone back",
-        more="What came after it stays. If something was built on it, the conflicts are named and nothing is done.\n"
-        f"Prints the plan and asks. {_KEPT}",
+        more="What came after it stays. If something was built on it, the conflicts are named and "
+        f"nothing is done. Prints the plan and asks. {_KEPT}",
         example="takeback revert 5 -m 'the hotel is closed'",
     )
     add_ref(revert, "the version to take back")

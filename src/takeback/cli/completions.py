@@ -63,7 +63,9 @@ _takeback_words() { mapfile -t COMPREPLY < <(compgen -W "$1" -- "$2"); }
 _takeback_names() {
     local IFS=$'\n' list
     list=$(takeback "$1" --names "${given[@]}" 2>/dev/null) || return 0
-    mapfile -t COMPREPLY < <(compgen -W "$list"$'\n'"$2" -- "$3" | while read -r name; do printf '%q\n' "$name"; done)
+    mapfile -t COMPREPLY < <(
+        compgen -W "$list"$'\n'"$2" -- "$3" | while read -r name; do printf '%q\n' "$name"; done
+    )
 }
 _takeback_offer() {
     case $1 in

@@ -24,8 +24,8 @@ def add(to: Commands) -> None:
         examine,
         "help",
         "Examine the store, and what takeback runs on",
-        more="Where the store is and why, sizes, durability, file system, permissions, damage, versions.\n"
-        "Exit code 6 when the store is damaged.",
+        more="Where the store is and why, sizes, durability, file system, permissions, damage, "
+        "versions. Exit code 6 when the store is damaged.",
         example="takeback doctor",
     )
 

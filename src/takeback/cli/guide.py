@@ -16,8 +16,8 @@ def add(to: Commands) -> None:
         run_demo,
         "help",
         "See an agent's work go wrong, and be taken back",
-        more="Runs on a store of its own, in a few seconds; your store is not touched. Everything that it prints is\n"
-        "what the library returned.",
+        more="Runs on a store of its own, in a few seconds; your store is not touched. Everything that "
+        "it prints is what the library returned.",
         example="takeback demo --keep trip.db",
     )
     keep = demo.add_argument(

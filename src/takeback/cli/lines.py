@@ -16,7 +16,8 @@ def add(to: Commands) -> None:
         fork_thread,
         "lines",
         "Begin a new thread at a checkpoint of this one",
-        more="The original is untouched, and what both share is stored once. It is merged back with `takeback merge`.",
+        more="The original is untouched, and what both share is stored once. It is merged back with "
+        "`takeback merge`.",
         example="takeback fork 3 --name travel/42-boston",
     )
     add_ref(fork, "where it begins (default: head)", default="head")
@@ -29,8 +30,8 @@ def add(to: Commands) -> None:
         merge_thread,
         "lines",
         "Bring in what another thread did",
-        more="A fork, or the thread it came from. What both changed differently is a conflict: it is listed, exit\n"
-        "code 4, and nothing is done. It can be undone like any other operation.",
+        more="A fork, or the thread it came from. What both changed differently is a conflict: it is "
+        "listed, exit code 4, and nothing is done. It can be undone like any other operation.",
         example="takeback merge travel/42-boston --thread travel/42",
     )
     completes(merge.add_argument("other", metavar="OTHER", help="the thread to bring in"), "thread")

@@ -22,8 +22,9 @@ def add(to: Commands) -> None:
         show_log,
         "look",
         "List the checkpoints of a thread, newest first",
-        more="Versions that no longer count (they were undone, or rolled back) are dimmed; --graph marks them\n"
-        "with ○, and draws which checkpoint each goes on from. A merge also shows the line that it brought in.",
+        more="Versions that no longer count (they were undone, or rolled back) are dimmed; --graph "
+        "marks them with ○, and draws which checkpoint each goes on from. A merge also shows the "
+        "line that it brought in.",
         example="takeback log --graph --limit 20",
     )
     parser.add_argument("--graph", action="store_true", help="draw the lines: what follows from what")
@@ -88,13 +89,13 @@ class _Log:
         )
         told = self._told(c)
         if told or (drawn and drawn.parted):
-            below = [(drawn.below, "dim")] if drawn else []
+            below = [(drawn.below.ljust(len(drawn.node)), "dim")] if drawn else []
             out.line(*below, indent, *((text, style or look) for text, look in told), crop=True)
 
     def as_dict(self, c: Checkpoint) -> dict[str, Any]:
         changes = self._change(c)
         counts = self._count(c)
-        return c.as_dict() | {"undone": not counts, "labels": self._marked(c), "summary": changes}
+        return c.as_dict() | {"undone": not counts, "names": self._marked(c), "summary": changes}
 
     def _count(self, c: Checkpoint) -> bool:
         """Whether the head rests on it: what was undone, or rolled back, no line leads to."""
@@ -148,12 +149,16 @@ class _Log:
     def _with_merged(self, own: Iterator[Checkpoint]) -> Iterator[Checkpoint]:
         """The checkpoints, and those of each merged thread from the merge on, newest first among all."""
         waiting = [(own, found) for found in islice(own, 1)]
+        seen: set[Key] = set()  # a fork that merged its origin inherits what that merge brings in
         while waiting:
             # Of two with one time, the thread that was merged later: a fork comes before what it left.
             place = max(range(len(waiting)), key=lambda n: (waiting[n][1].time_us, n))
             source, checkpoint = waiting[place]
             following = next(source, None)
             waiting[place : place + 1] = [] if following is None else [(source, following)]
+            if _key(checkpoint) in seen:
+                continue
+            seen.add(_key(checkpoint))
             if (merged := self._merged(checkpoint)) is not None:
                 waiting += [(merged, found) for found in islice(merged, 1)]
             yield checkpoint

@@ -27,8 +27,8 @@ def add(to: Commands) -> None:
         show_state,
         "look",
         "Print a state, or one path of it, as JSON",
-        more='Bytes are printed as {"$bytes": "base64"}, times as ISO text. What is printed can be edited and\n'
-        "committed again with `takeback commit --file`.",
+        more='Bytes are printed as {"$bytes": "base64"}, times as ISO text. What is printed can be '
+        "edited and committed again with `takeback commit --file`.",
         example="takeback state 5 --path /plan/days",
     )
     add_ref(state, "the checkpoint whose state it is (default: head)", default="head")
@@ -99,7 +99,7 @@ def show_checkpoint(session: Session) -> int:
     diff = before(thread, checkpoint)
     names = names_of(thread, checkpoint)
     if session.out.json:
-        said = checkpoint.as_dict() | {"labels": names}
+        said = checkpoint.as_dict() | {"names": names}
         session.out.document({"checkpoint": said, "diff": diff.as_dict() if diff else None})
         return 0
     _print_facts(session, checkpoint, names)

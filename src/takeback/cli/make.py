@@ -36,8 +36,9 @@ def _add_commit(to: Commands) -> None:
         commit,
         "make",
         "Make a version: a whole state, or some changes to it",
-        more="A PATH is a top-level key, or a JSON Pointer such as /plan/days/0. The first commit makes the thread,\n"
-        "and the store. --set, --delete and --append may be given more than once and make one version.",
+        more="A PATH is a top-level key, or a JSON Pointer such as /plan/days/0. The first commit "
+        "makes the thread, and the store. --set, --delete and --append may be given more than "
+        "once and make one version.",
         example="""takeback commit --set 'to="NYC"' --append 'days="museum"' -m "the user asked\"""",
     )
     completes(

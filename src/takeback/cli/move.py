@@ -37,8 +37,8 @@ def add(to: Commands) -> None:
         delete_thread,
         "move",
         "Remove a thread for good",
-        more="The one thing that cannot be taken back: its versions and labels go. Forks of it keep what they share.\n"
-        "Asks; the audit log remembers. The thread must be named.",
+        more="The one thing that cannot be taken back: its versions and labels go. Forks of it keep "
+        "what they share. Asks; the audit log remembers. The thread must be named.",
         example="takeback delete --thread travel/42 -m 'the customer asked'",
     )
     delete.add_argument("--yes", action="store_true", help="do not ask")

@@ -20,9 +20,9 @@ Part: TypeAlias = "str | tuple[str, str]"
 
 # For a terminal or file whose encoding lacks them.
 _ASCII = str.maketrans(
-    {"●": "*", "○": "o", "│": "|", "─": "-", "├": "|", "┤": "|", "┼": "+", "┴": "+", "╯": "'", "╮": ".", "╭": ".",
-     "→": "->", "·": "-", "…": "...", "—": "--", "–": "-", "−": "-", "✓": "ok", "✗": "!!"}
-)  # fmt: skip
+    dict(zip("●○│─├┤┼┴╯╮╭·–−", "*o|-||++'..---", strict=True))
+    | {"→": "->", "…": "...", "—": "--", "✓": "ok", "✗": "!!"}
+)
 
 
 class Output:
@@ -82,8 +82,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """Something beside the output, for whoever looks on."""
-        if not self.json:
-            sys.stderr.write(f"takeback: {self._clean(text)[0]}\n")
+        sys.stderr.write(f"takeback: {self._clean(text)[0]}\n")
 
     def error(self, error: TakebackError) -> None:
         """What went wrong, where, and in a second line what to do."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from takeback.cli.parser import Commands, completes
@@ -18,8 +19,9 @@ def add(to: Commands) -> None:
         seal_head,
         "trust",
         "Write down the head, to verify against later",
-        more="Keep a seal where whoever can write the store cannot: verify then finds a history that was cut off or\n"
-        "rewritten. Signed with a private key, it can be checked by those who cannot make one.",
+        more="Keep a seal where whoever can write the store cannot: verify then finds a history that "
+        "was cut off or rewritten. Signed with a private key, it can be checked by those who "
+        "cannot make one.",
         example="takeback seal --out trip.seal --private-key seal.key",
     )
     completes(
@@ -52,8 +54,9 @@ def _add_verify(to: Commands) -> None:
         verify,
         "trust",
         "Recompute everything that a history rests on",
-        more="Finds what was changed, removed, reordered or inserted; with the signing key also what was forged, and\n"
-        "against a seal what was cut off. Exit code 6 when something does not hold.",
+        more="Finds what was changed, removed, reordered or inserted; with the signing key also what "
+        "was forged, and against a seal what was cut off. Exit code 6 when something does not "
+        "hold.",
         example="takeback verify --seal trip.seal --public-key seal.key.pub",
     )
     parser.add_argument("--all", action="store_true", help="every thread of the store")
@@ -88,13 +91,13 @@ def verify(session: Session) -> int:
 
 
 def seal_head(session: Session) -> int:
-    from takeback.cli.values import private_key, write_text
+    from takeback.cli.values import private_key, write_new
 
     args, out = session.args, session.out
     key = private_key(args.private_key) if args.private_key else None
     seal = session.thread().seal(private_key=key)
     if args.out:
-        write_text(args.out, seal.dumps())
+        write_new(args.out, seal.dumps())
     if out.json:
         out.document(seal.as_dict())
     elif args.out:
@@ -107,13 +110,18 @@ def seal_head(session: Session) -> int:
 
 
 def make_keys(session: Session) -> int:
-    from takeback.cli.values import key_texts, write_private, write_text
+    from takeback.cli.values import key_texts, write_new
     from takeback.engine.seals import new_key
+    from takeback.errors import BadRequest
 
     name, out = session.args.file, session.out
     private, public = key_texts(*new_key())
-    write_private(name, private)
-    write_text(name + ".pub", public)
+    write_new(name + ".pub", public)
+    try:
+        write_new(name, private, private=True)
+    except BadRequest:  # then the other half would be of no use
+        os.unlink(name + ".pub")
+        raise
     if out.json:
         out.document({"private": name, "public": name + ".pub"})
     else:

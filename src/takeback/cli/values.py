@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -59,17 +60,16 @@ def file_bytes(name: str) -> bytes:
         raise _bad(f"{name} cannot be read: {error.strerror}") from None
 
 
-def write_private(name: str, text: str) -> None:
-    """A new file that only its owner reads; an old one is never written over."""
-    import os
-
-    _write(name, text, os.O_EXCL, 0o600)
-
-
-def write_text(name: str, text: str) -> None:
-    import os
-
-    _write(name, text, os.O_TRUNC, 0o666)
+def write_new(name: str, text: str, *, private: bool = False) -> None:
+    """A new file, which only its owner reads if it is private; an old one is never written over."""
+    try:
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise _bad(f"{name} exists already", "Choose another name; nothing is written over") from None
+    except OSError as error:
+        raise _bad(f"{name} cannot be written: {error.strerror}") from None
 
 
 def key_texts(private: bytes, public: bytes) -> tuple[str, str]:
@@ -101,18 +101,6 @@ def _key(name: str, prefix: str, which: str) -> bytes:
     except ValueError:  # told below, with what is expected
         pass
     raise _bad(f"{name} holds no {which} key", f"`takeback keygen` writes a pair; give its {which} half")
-
-
-def _write(name: str, text: str, flag: int, mode: int) -> None:
-    import os
-
-    try:
-        with open(os.open(name, os.O_WRONLY | os.O_CREAT | flag, mode), "w", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise _bad(f"{name} exists already", "Choose another name; a key is never written over") from None
-    except OSError as error:
-        raise _bad(f"{name} cannot be written: {error.strerror}") from None
 
 
 def _pair(text: str, option: str) -> tuple[str, Any]:

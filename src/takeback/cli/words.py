@@ -71,4 +71,7 @@ def beginning(state: Any) -> str:
         keys = list(state)
         shown = ", ".join(keys[:6]) + (f" and {len(keys) - 6} more" if len(keys) > 6 else "")
         return f"begins with {shown}" if keys else "begins empty"
-    return f"begins with a {type(state).__name__.removeprefix('ReadOnly').lower()}"
+    from takeback.cli.output import dumps
+
+    text = " ".join(dumps(state).split())
+    return "begins with " + (text if len(text) <= 60 else text[:59] + "…")

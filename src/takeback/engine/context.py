@@ -17,7 +17,7 @@ from takeback.model.tree.read import read
 from takeback.storage.base import Audit, Storage
 from takeback.storage.objects import ObjectCache
 
-BUILD = f"takeback {__version__}"
+BUILD = __version__
 
 
 class Tip(msgspec.Struct, frozen=True):

@@ -9,22 +9,76 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
+import msgspec
 import ormsgpack
 from blake3 import blake3
 
 from takeback.engine.context import Context
-from takeback.errors import BadExport, StoreUnavailable, ThreadExists
+from takeback.errors import (
+    BadExport,
+    BadRequest,
+    CorruptObject,
+    StoreUnavailable,
+    ThreadDeleted,
+    ThreadExists,
+)
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint, ThreadInfo, read_record, record_digest
+from takeback.model.refs import check_label, check_name
 from takeback.model.tree.walk import references
 from takeback.storage.base import Batch, History, NameTaken, NewThread, PutLabel, Row
 
 _FORMAT = "takeback export 1"
 _PAGE = 500
 _FRAME_MAX = 1 << 30
+_CHUNK = 1 << 20
+
+
+class _Header(msgspec.Struct, array_like=True, tag="header", forbid_unknown_fields=True):
+    format: str
+    name: str
+    uid: bytes
+    agent: str | None
+    user: str | None
+    meta: bytes
+    created_us: int
+    head: int
+
+
+class _Row(msgspec.Struct, array_like=True, tag="row", forbid_unknown_fields=True):
+    record: bytes
+    digest: bytes
+    mac: bytes | None
+
+
+class _Object(msgspec.Struct, array_like=True, tag="object", forbid_unknown_fields=True):
+    digest: bytes
+    payload: bytes
+
+
+class _Label(msgspec.Struct, array_like=True, tag="label", forbid_unknown_fields=True):
+    name: str
+    version: int
+
+
+class _End(msgspec.Struct, array_like=True, tag="end", forbid_unknown_fields=True):
+    digest: bytes
+
+
+_Frame: TypeAlias = "_Header | _Row | _Object | _Label | _End"
+_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Label | _End)
+
+
+class _Content(msgspec.Struct):
+    """What was read of a file so far."""
+
+    header: _Header | None = None
+    rows: list[_Row] = []
+    labels: dict[str, int] = {}
+    objects: dict[bytes, bytes] = {}
 
 
 def export(ctx: Context, info: ThreadInfo, path: str) -> int:
@@ -46,34 +100,47 @@ def export(ctx: Context, info: ThreadInfo, path: str) -> int:
 
 def bring_in(ctx: Context, path: str, name: str | None) -> ThreadInfo:
     """Read all, verify all, write all in one transaction."""
-    content = _read(path)
-    header, rows, labels, objects = content["header"], content["rows"], content["labels"], content["objects"]
-    name = name or str(header["name"])
-    checkpoints = [_checkpoint(name, row, path) for row in rows]
-    _verify(checkpoints, header, objects, path)
-    origin = checkpoints[0].origin
-    uid = ThreadUid(header["uid"])
-    new = NewThread(
-        name, uid, header["agent"], header["user"], canonical.encode(header["meta"]), header["created_us"],
-        checkpoints[0], origin,
-    )  # fmt: skip
-    info = ThreadInfo(
-        name=name, uid=uid, agent=new.agent, user=new.user, meta=header["meta"], created_us=new.created_us,
-        head=checkpoints[-1].version, head_digest=checkpoints[-1].digest, updated_us=checkpoints[-1].time_us,
-    )  # fmt: skip
-    batch_rows: list[Row] = [new, History(checkpoints[1:])]
-    batch_rows += [PutLabel(uid, label, version) for label, version in labels.items()]
-    batch_rows.append(ctx.audit("thread.imported", info, ctx.actor, versions=len(checkpoints)))
-    if isinstance(ctx.storage.apply(Batch(ctx.tenant, batch_rows, objects)), NameTaken):
-        known = ctx.storage.thread_by_uid(ctx.tenant, uid)
-        raise ThreadExists(
-            f"this thread is in the store already, as {known.name!r}"
-            if known
-            else f"a thread {name!r} exists already",
-            thread=name,
-            hint=None if known else "Give it another name",
-        )
+    with _judged(path):
+        content = _read(path)
+        info, rows = _rows(content, name, path)
+    entry = ctx.audit("thread.imported", info, ctx.actor, versions=info.versions)
+    if isinstance(ctx.storage.apply(Batch(ctx.tenant, [*rows, entry], content.objects)), NameTaken):
+        raise _taken(ctx, info)
     return info
+
+
+def _rows(content: _Content, name: str | None, path: str) -> tuple[ThreadInfo, list[Row]]:
+    """What the file holds, verified, as what is written."""
+    header = content.header
+    assert header is not None
+    name = name or check_name(header.name)
+    checkpoints = [_checkpoint(name, row, path) for row in content.rows]
+    _verify(checkpoints, content, path)
+    first, last, uid = checkpoints[0], checkpoints[-1], ThreadUid(header.uid)
+    meta = canonical.decode(header.meta)
+    info = msgspec.convert(
+        {
+            "name": name, "uid": uid, "agent": header.agent, "user": header.user, "meta": meta,
+            "created_us": header.created_us, "head": last.version, "head_digest": last.digest,
+            "updated_us": last.time_us, "origin": first.origin,
+        },
+        ThreadInfo,
+    )  # fmt: skip
+    new = NewThread(
+        name, uid, info.agent, info.user, canonical.encode(meta), info.created_us, first, first.origin
+    )
+    labels = [PutLabel(uid, check_label(label), version) for label, version in content.labels.items()]
+    return info, [new, History(checkpoints[1:]), *labels]
+
+
+def _taken(ctx: Context, info: ThreadInfo) -> Exception:
+    known = ctx.storage.thread_by_uid(ctx.tenant, info.uid)
+    if known is None:
+        what = f"a thread {info.name!r} exists already"
+        return ThreadExists(what, thread=info.name, hint="Give it another name")
+    if known.deleted_us is not None:
+        return ThreadDeleted("this thread was deleted from the store, for good", thread=known.name)
+    return ThreadExists(f"this thread is in the store already, as {known.name!r}", thread=info.name)
 
 
 def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
@@ -124,41 +191,46 @@ def _objects(ctx: Context, root: bytes, seen: set[bytes]) -> Iterator[tuple[byte
             todo += references(payload)
 
 
-def _read(path: str) -> dict[str, Any]:
-    content: dict[str, Any] = {"rows": [], "labels": {}, "objects": {}}
+def _read(path: str) -> _Content:
+    content = _Content()
     running = blake3()
-    for framed, parts in _frames(path):
-        if parts[0] == "end":
-            if parts[1] != running.digest():
+    for framed, frame in _frames(path):
+        if isinstance(frame, _End):
+            if frame.digest != running.digest():
                 raise BadExport(f"{path} is damaged: its closing digest is another")
-            if "header" not in content or not content["rows"]:
+            if content.header is None or not content.rows:
                 raise BadExport(f"{path} holds no thread")
             return content
         running.update(framed)
-        _take(content, parts, path)
+        _take(content, frame, path)
     raise BadExport(f"{path} is cut short", hint="Export it again")
 
 
-def _take(content: dict[str, Any], parts: list[Any], path: str) -> None:
-    kind, *rest = parts
-    if kind == "header" and rest[0] == _FORMAT:
-        names = ("name", "uid", "agent", "user", "meta", "created_us", "head")
-        header = dict(zip(names, rest[1:], strict=True))
-        content["header"] = header | {"meta": canonical.decode(header["meta"])}
-    elif kind == "row":
-        content["rows"].append(rest)
-    elif kind == "object":
-        digest, payload = rest
-        if blake3(payload).digest() != digest:
+def _take(content: _Content, frame: _Header | _Row | _Object | _Label, path: str) -> None:
+    if isinstance(frame, _Row):
+        content.rows.append(frame)
+    elif isinstance(frame, _Label):
+        content.labels[frame.name] = frame.version
+    elif isinstance(frame, _Object):
+        if blake3(frame.payload).digest() != frame.digest:
             raise BadExport(f"{path} holds an object that is not what it says")
-        content["objects"][digest] = payload
-    elif kind == "label":
-        content["labels"][rest[0]] = rest[1]
+        content.objects[frame.digest] = frame.payload
+    elif frame.format == _FORMAT and content.header is None:
+        content.header = frame
     else:
         raise BadExport(f"{path} is no export of this format", hint="`takeback export` writes one")
 
 
-def _frames(path: str) -> Iterator[tuple[bytes, list[Any]]]:
+@contextlib.contextmanager
+def _judged(path: str) -> Iterator[None]:
+    """Whatever the content of a damaged or forged file makes its readers stumble over, is said as that."""
+    try:
+        yield
+    except (msgspec.MsgspecError, ValueError, TypeError, LookupError, CorruptObject, BadRequest) as error:
+        raise BadExport(f"{path} is no export, or damaged: {error}") from None
+
+
+def _frames(path: str) -> Iterator[tuple[bytes, _Frame]]:
     import zstandard
 
     try:
@@ -169,22 +241,19 @@ def _frames(path: str) -> Iterator[tuple[bytes, list[Any]]]:
                 if size > _FRAME_MAX:
                     raise BadExport(f"{path} is damaged: a frame of {size:,} bytes")
                 raw = _exactly(stream, size)
-                parts = ormsgpack.unpackb(raw)
-                if not isinstance(parts, list) or not parts:
-                    raise BadExport(f"{path} is damaged: a frame that is no list")
-                yield length + raw, parts
+                yield length + raw, _FRAMES.decode(raw)
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be read: {error.strerror}") from None
     except EOFError:
         return
-    except (zstandard.ZstdError, ValueError, TypeError, KeyError) as error:
+    except zstandard.ZstdError as error:
         raise BadExport(f"{path} is no export, or damaged: {error}") from None
 
 
 def _exactly(stream: Any, size: int) -> bytes:
     parts = []
     while size:
-        part = stream.read(size)
+        part = stream.read(min(size, _CHUNK))  # a damaged length must not claim memory
         if not part:
             raise EOFError
         parts.append(part)
@@ -192,27 +261,32 @@ def _exactly(stream: Any, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _checkpoint(name: str, row: list[Any], path: str) -> Checkpoint:
-    record, digest, mac = row
-    if record_digest(record) != digest:
+def _checkpoint(name: str, row: _Row, path: str) -> Checkpoint:
+    if record_digest(row.record) != row.digest:
         raise BadExport(f"{path} holds a checkpoint that is not what it says")
-    return read_record(name, record, digest, mac)
+    found = read_record(name, row.record, row.digest, row.mac)
+    return msgspec.convert(msgspec.structs.asdict(found), Checkpoint)  # a digest says nothing about types
 
 
-def _verify(rows: list[Checkpoint], header: dict[str, Any], objects: dict[bytes, bytes], path: str) -> None:
-    """The chain from version 0 to the head, and every object that the states rest on."""
+def _verify(rows: list[Checkpoint], content: _Content, path: str) -> None:
+    """The chain from version 0 to the head, every object that the states rest on, and the labels."""
+    header = content.header
+    assert header is not None
     previous = b""
+    seen: set[bytes] = set()
     for version, row in enumerate(rows):
-        if row.version != version or row.uid != header["uid"] or row.previous != previous:
+        if row.version != version or row.uid != header.uid or row.previous != previous:
             raise BadExport(f"{path}: the chain breaks", checkpoint=version)
         previous = row.digest
-        _reachable(row, objects, path)
-    if header["head"] != rows[-1].version:
-        raise BadExport(f"{path} ends at version {rows[-1].version}, and should at {header['head']}")
+        _reachable(row, content.objects, seen, path)
+    if header.head != rows[-1].version:
+        raise BadExport(f"{path} ends at version {rows[-1].version}, and should at {header.head}")
+    if not all(0 <= version <= header.head for version in content.labels.values()):
+        raise BadExport(f"{path} has a label for a version that it does not hold")
 
 
-def _reachable(row: Checkpoint, objects: dict[bytes, bytes], path: str) -> None:
-    todo, seen = [row.state_root], set[bytes]()
+def _reachable(row: Checkpoint, objects: dict[bytes, bytes], seen: set[bytes], path: str) -> None:
+    todo = [row.state_root]
     while todo:
         digest = todo.pop()
         if digest in seen:

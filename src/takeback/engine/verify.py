@@ -16,6 +16,7 @@ from takeback.model.records import Checkpoint, Pointer, ThreadInfo, sign
 from takeback.model.tree.walk import references
 
 _PAGE = 500
+_LAST = 2**63 - 1  # no version is greater
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -195,30 +196,31 @@ class _Check:
 
 
 def _rows(ctx: Context, info: ThreadInfo) -> Iterator[tuple[int, Checkpoint | str]]:
-    """Every stored row in order, also beyond the claimed head; a damaged one as what is wrong with it."""
+    """Every stored row in order, wherever the thread says it ends; a damaged one as what is wrong with it."""
     low = 0
-    while True:
+    while low <= _LAST:
         try:
-            page = ctx.storage.checkpoints(ctx.tenant, info.uid, low, low + _PAGE - 1)
+            page = ctx.storage.checkpoints(ctx.tenant, info.uid, low, _LAST, limit=_PAGE)
             found: list[tuple[int, Checkpoint | str]] = [(c.version, c) for c in page]
         except CorruptObject:
             found = _one_by_one(ctx, info, low)
-        yield from found
-        low += _PAGE
-        if low > info.head and not found:
+        if not found:
             return
+        yield from found
+        low = found[-1][0] + 1
 
 
 def _one_by_one(ctx: Context, info: ThreadInfo, low: int) -> list[tuple[int, Checkpoint | str]]:
     found: list[tuple[int, Checkpoint | str]] = []
-    for version in range(low, low + _PAGE):
+    while len(found) < _PAGE and low <= _LAST:
         try:
-            row = ctx.storage.checkpoint(ctx.tenant, info.uid, version)
+            page = ctx.storage.checkpoints(ctx.tenant, info.uid, low, _LAST, limit=1)
+            if not page:
+                break
+            found.append((page[0].version, page[0]))
         except CorruptObject as error:
-            found.append((version, error.what))
-            continue
-        if row is not None:
-            found.append((version, row))
+            found.append((error.checkpoint if isinstance(error.checkpoint, int) else low, error.what))
+        low = found[-1][0] + 1
     return found
 
 

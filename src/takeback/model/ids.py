@@ -22,7 +22,16 @@ CHECKPOINT_PREFIX = re.compile(r"c(\d+)(?:-([0-9a-f]{0,12}))?")
 
 
 def checkpoint_id(version: int) -> CheckpointId:
-    return CheckpointId(f"c{version}-{os.urandom(6).hex()}")
+    return whole_id(version, os.urandom(6))
+
+
+def whole_id(version: int, random: bytes) -> CheckpointId:
+    """An id from its version and its random part, which is all that a record has to hold."""
+    return CheckpointId(f"c{version}-{random.hex()}")
+
+
+def random_part(checkpoint: str) -> bytes:
+    return bytes.fromhex(checkpoint.partition("-")[2])
 
 
 def bookmark(checkpoint: CheckpointId) -> Bookmark:

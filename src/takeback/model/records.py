@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from takeback.errors import CorruptObject
 from takeback.model import canonical
-from takeback.model.ids import CheckpointId, ThreadUid, shown
+from takeback.model.ids import CheckpointId, ThreadUid, random_part, shown, whole_id
 
 RECORD_FORMAT = 1
 _CONTEXT = "takeback checkpoint record, format 1"
@@ -128,15 +128,24 @@ _FIELDS = (
 
 def make(thread: str, **said: Any) -> Checkpoint:
     """A checkpoint from what it says, with the bytes that it is stored as and the digest that covers them."""
-    meta, origin, merged = said["meta"], said["origin"], said["merged"]
+    uid, meta = said["uid"], said["meta"]
     stored = said | {
         "format": RECORD_FORMAT,
+        "id": random_part(said["id"]),
+        "clock_us": said["clock_us"] - said["time_us"],
         "meta": canonical.pack(meta) if meta else {},
-        "origin": origin and (origin.uid, origin.version, origin.digest),
-        "merged": merged and (merged.uid, merged.version, merged.digest),
+        "origin": _stored_pointer(said["origin"], uid),
+        "merged": _stored_pointer(said["merged"], uid),
     }
     record = ormsgpack.packb([stored[name] for name in _FIELDS])
     return Checkpoint(thread=thread, record=record, digest=record_digest(record), **said)
+
+
+def _stored_pointer(pointer: Pointer | None, own: bytes) -> list[Any] | None:
+    """A pointer into the same thread leaves the uid out."""
+    if pointer is None:
+        return None
+    return [b"" if pointer.uid == own else pointer.uid, pointer.version, pointer.digest]
 
 
 def seal_record(checkpoint: Checkpoint) -> Checkpoint:
@@ -155,9 +164,21 @@ def read_record(thread: str, record: bytes, digest: bytes, mac: bytes | None = N
         values = dict(zip(_FIELDS, ormsgpack.unpackb(record), strict=True))
         if isinstance(values["meta"], bytes):
             values["meta"] = canonical.decode(values["meta"])
+        for name in ("origin", "merged"):
+            if values[name] is not None:
+                values[name][0] = values[name][0] or values["uid"]
+        values["id"] = whole_id(values["version"], values["id"])
+        values["clock_us"] += values["time_us"]
         values |= {"thread": thread, "digest": digest, "record": record, "mac": mac}
         return msgspec.convert(values, Checkpoint)
-    except (ValueError, TypeError, KeyError, msgspec.ValidationError, CorruptObject) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        msgspec.ValidationError,
+        CorruptObject,
+    ) as error:
         raise CorruptObject(f"a checkpoint record that cannot be read: {error}", thread=thread) from None
 
 

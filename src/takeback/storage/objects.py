@@ -38,6 +38,11 @@ class _PerThread(threading.local):
 _local: _PerThread | None = None
 
 
+def prepare() -> None:
+    """Load the compressor now: when a store is opened, rather than in its first read."""
+    _tools()
+
+
 def pack(payload: bytes) -> tuple[int, bytes]:
     """(codec, stored bytes): compressed only where that is shorter. A small node is mostly digests."""
     if len(payload) >= _SMALL and (payload[0] != MARK or len(payload) >= _SMALL_NODE):

@@ -67,6 +67,7 @@ class SqliteStorage:
         self._tenants: dict[str, int] = {}
         self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
         self._uid = self._store_uid()
+        codec.prepare()
 
     # --- writing
 
@@ -263,6 +264,7 @@ class SqliteStorage:
             if row is None:
                 return None
             info = thread_info(row[:14])
+            self._remember(values[0], info)
             if row[14] is None:
                 raise CorruptObject("the head's checkpoint is missing", thread=name, checkpoint=info.head)
             return info, read_checkpoint(name, row[14:])
@@ -404,11 +406,14 @@ class SqliteStorage:
         found = self._threads.get((tenant, uid))
         if found is None:
             row = self._one(connection, self._sql["thread_by_uid"], (tenant, uid))
-            if row is None:
-                return None
-            if len(self._threads) > 10_000:
-                self._threads.clear()
-            found = self._threads[tenant, uid] = (int(row[0]), str(row[1]))
+            found = None if row is None else self._remember(tenant, thread_info(row))
+        return found
+
+    def _remember(self, tenant: int, info: ThreadInfo) -> tuple[int, str]:
+        """A thread's number and name never change, so they are looked up once."""
+        if len(self._threads) > 10_000:
+            self._threads.clear()
+        self._threads[tenant, info.uid] = found = (info.key, info.name)
         return found
 
     def _store_uid(self) -> str:

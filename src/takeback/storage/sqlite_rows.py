@@ -37,7 +37,10 @@ def read_checkpoint(thread: str, row: Any) -> Checkpoint:
     *columns, digest, mac, record = row
     if record_digest(record) != digest:
         raise CorruptObject("the record does not have its digest", thread=thread, checkpoint=columns[0])
-    c = read_record(thread, record, digest, mac)
+    try:
+        c = read_record(thread, record, digest, mac)
+    except CorruptObject as error:
+        raise CorruptObject(error.what, thread=thread, checkpoint=columns[0]) from None
     if _columns(c) != tuple(columns):
         raise CorruptObject("the row says other than its record", thread=thread, checkpoint=columns[0])
     return c
