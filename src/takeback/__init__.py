@@ -72,16 +72,18 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # or a type checker would take any name for a public one
 
-    if name == "errors":
-        return import_module("takeback.errors")
-    home = _HOME.get(name)
-    if home is None:
-        raise AttributeError(f"module 'takeback' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name == "errors":
+            return import_module("takeback.errors")
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module 'takeback' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(home), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -91,7 +91,7 @@ class AsyncRepo:
     def audit(self) -> AsyncItems[AuditEntry]:
         """What was done beside checkpoints, oldest first: deletions, labels, seals, imports."""
     def verify(self) -> AsyncItems[Report]:
-        """Every thread's report, one after another."""
+        """Every thread's report, one after another; one that is deleted meanwhile is left out."""
     async def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""
     async def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> AsyncThread[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -12,7 +13,7 @@ from takeback.engine import threads, transfer
 from takeback.engine.commit import Identity, Said
 from takeback.engine.context import Context
 from takeback.engine.verify import Report
-from takeback.errors import BadRequest, ThreadExists
+from takeback.errors import BadRequest, ThreadExists, UnknownThread
 from takeback.model import canonical, ids, refs
 from takeback.model.records import AuditEntry, ThreadInfo
 from takeback.storage import connect
@@ -166,8 +167,10 @@ class Repo:
         return threads.audit(self._ctx, None)
 
     def verify(self) -> Iterator[Report]:
-        """Every thread's report, one after another."""
-        return (self.thread(info.name).verify() for info in self.threads())
+        """Every thread's report, one after another; one that is deleted meanwhile is left out."""
+        for info in self.threads():
+            with contextlib.suppress(UnknownThread):
+                yield self.thread(info.name).verify()
 
     def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""

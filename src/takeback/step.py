@@ -32,6 +32,7 @@ class Step(Generic[S]):
         self._thread, self.label, self._said = thread, label, said
         self.checkpoint: Checkpoint | None = None
         """The version that the step made, once it has ended; None if nothing changed."""
+        self._ended = False
 
     def __enter__(self) -> Self:
         refuse_open(self._thread, "another step")
@@ -43,6 +44,7 @@ class Step(Generic[S]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _open.reset(self._token)
+        self._ended = True
         if kind is None:
             self.checkpoint = self._thread._finish(self._base, self.state, self._said)
 
@@ -55,7 +57,8 @@ class Step(Generic[S]):
 def refuse_open(thread: Thread[Any], what: str) -> None:
     """Inside a step of this thread, its state changes through the step alone."""
     for step in _open.get():
-        if step.thread.is_same(thread):
+        # A task that was started inside a step keeps the context that it was started with.
+        if not step._ended and step.thread.is_same(thread):
             raise StepOpen(
                 f"the step {step.label!r} is open here, and {what} would pass it by",
                 thread=thread.name,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from takeback.model.frozen import thawed
 from takeback.repo import Repo
 from takeback.storage.sqlite import SqliteStorage
-from takeback.testing.faults import Disk
+from takeback.testing.faults import Child, Disk, Kill, Life, Running
 
 
 def on(disk: Disk, path: Path, **options: Any) -> Repo:
@@ -59,6 +60,35 @@ def copy(source: Path, folder: Path) -> Path:
         Path(f"{target}{suffix}").unlink(missing_ok=True)
     shutil.copy(source, target)
     return target
+
+
+def together(
+    count: int,
+    opens: Callable[[], Repo],
+    work: Callable[[Child, Repo, int], None],
+    kills: dict[int, Kill] | None = None,
+) -> list[Life]:
+    """So many children at once, each with its number; they begin when all have opened the store."""
+    ready, go = os.pipe(), os.pipe()
+
+    def begin(child: Child, number: int) -> None:
+        with opens() as repo:
+            os.write(ready[1], b"r")
+            os.read(go[0], 1)
+            work(child, repo, number)
+
+    children = [
+        Running(lambda child, number=number: begin(child, number), (kills or {}).get(number))
+        for number in range(count)
+    ]
+    os.close(ready[1])  # so that children that fail before they are ready are not waited for
+    for _ in children:
+        os.read(ready[0], 1)
+    os.write(go[1], b"g" * count)
+    lives = [child.wait() for child in children]
+    for end in (ready[0], *go):
+        os.close(end)
+    return lives
 
 
 def incompressible(size: int, seed: int = 1) -> str:

@@ -9,12 +9,13 @@ import signal
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
-from tests.crash.stores import incompressible, sound
+from tests.crash.stores import incompressible, sound, together
 
 import takeback
 from takeback.errors import (
@@ -36,25 +37,8 @@ from takeback.testing.faults import Child, Kill, Life, Running, in_child
 WRITERS, EACH = 8, 250
 
 
-def together(path: Path, count: int, work: Any) -> list[Life]:
-    """So many children at once, each with its number; they begin when all have opened the store."""
-    ready, go = os.pipe(), os.pipe()
-
-    def begin(child: Child, number: int) -> None:
-        with takeback.open(path) as repo:
-            os.write(ready[1], b"r")
-            os.read(go[0], 1)
-            work(child, repo, number)
-
-    children = [Running(lambda child, number=number: begin(child, number)) for number in range(count)]
-    os.close(ready[1])  # so that children that fail before they are ready are not waited for
-    for _ in children:
-        os.read(ready[0], 1)
-    os.write(go[1], b"g" * count)
-    lives = [child.wait() for child in children]
-    for end in (ready[0], *go):
-        os.close(end)
-    return lives
+def at_once(path: Path, count: int, work: Callable[[Child, Repo, int], None]) -> list[Life]:
+    return together(count, lambda: takeback.open(path), work)
 
 
 def made(path: Path, **initial: Any) -> None:
@@ -72,7 +56,7 @@ def test_appends_of_many_processes_make_one_chain(store_path: Path) -> None:
             child.say([checkpoint.version, number, turn])
 
     made(store_path, items=[])
-    lives = together(store_path, WRITERS, work)
+    lives = at_once(store_path, WRITERS, work)
     said = [tuple(what) for life in lives for what in life.said]
     assert len(said) == WRITERS * EACH
     with takeback.open(store_path) as repo:
@@ -103,7 +87,7 @@ def test_a_commit_is_refused_or_there_and_nothing_in_between(store_path: Path) -
                 break
 
     made(store_path)
-    said = [what for life in together(store_path, WRITERS, work) for what in life.said]
+    said = [what for life in at_once(store_path, WRITERS, work) for what in life.said]
     there = {what[1]: what[2:] for what in said if what[0] == "there"}
     refused = {what[1] for what in said if what[0] == "refused"}
     assert len(there) == WRITERS * 40
@@ -143,7 +127,7 @@ def test_readers_see_one_moment(store_path: Path) -> None:
             child.say(last)
 
     made(store_path, items=[])
-    lives = together(store_path, 5, work)
+    lives = at_once(store_path, 5, work)
     seen = {what for life in lives[3:] for what in life.said}
     assert len(seen) > 10, "the readers saw too little of the writing"
 
@@ -170,7 +154,7 @@ def test_a_name_is_given_once(store_path: Path) -> None:
 
     with takeback.open(store_path) as repo:
         repo.thread("source", initial={"a": 1})
-    counts = Counter(tuple(what) for life in together(store_path, 4, work) for what in life.said)
+    counts = Counter(tuple(what) for life in at_once(store_path, 4, work) for what in life.said)
     assert counts["refused", "n0"] > 0
     with takeback.open(store_path) as repo:
         living = [info.name for info in repo.threads()]
@@ -371,7 +355,7 @@ def test_many_processes_make_the_store_at_once(store_path: Path, round_: int) ->
         repo.thread(f"t{number}", initial={"by": number})
         child.say(repo.info().uid)
 
-    lives = together(store_path, 6, work)
+    lives = at_once(store_path, 6, work)
     assert len({life.said[0] for life in lives}) == 1
     with takeback.open(store_path) as repo:
         assert sorted(info.name for info in repo.threads()) == [f"t{number}" for number in range(6)]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from blake3 import blake3
+from xxhash import xxh3_64_intdigest
 
 from takeback.model import canonical, records
 from takeback.model.records import Checkpoint, Pointer, read_record, seal_record, sign
@@ -69,9 +70,12 @@ TREES: dict[str, Any] = {
     "list, leaves": [text(40, n) for n in range(900)],
     "list, index nodes": [{"n": n, "text": text(n % 700, n)} for n in range(6_000)],
     "list, big items": [text(20_000, 1), 1, {"deep": [text(20_000, 2)] * 2}, *range(20)],
-    "list, all the same": ["again"] * 2_000,
+    "list, all the same": ["again"] * 40_000,
     "wide dict": {f"key {n}": text(60, n) for n in range(400)},
     "wide dict, index nodes": {f"key {n}": n for n in range(6_000)},
+    "wide dict, no cuts": {
+        key: 1 for key in map(str, range(2_000)) if xxh3_64_intdigest(key.encode(), 0x7B) % 32
+    },
     "wide dict, children": {f"key {n}": [text(300, n)] * 20 for n in range(200)},
 }
 
@@ -123,10 +127,9 @@ def sweep() -> str:
             ]
     for size in range(250):
         flat = {f"k{n}": "x" * 200 for n in range(39)} | {"last": "y" * size}
-        values += [
-            flat,
-            {"list": [text(200, n) for n in range(29)], "last": "y" * size} | dict(list(flat.items())[:9]),
-        ]
+        tall = {"list": [text(200, n) for n in range(29)], "last": "y" * size}
+        values += [flat, tall | dict(list(flat.items())[:10]), tall | dict(list(flat.items())[:38])]
+    values += [{f"{n}": n for n in range(count)} for count in range(1_700, 2_300, 20)]
     for size in range(240, 270):
         values += [["x" * size] * 20, {"k": ["x" * size, 1], "pad": "x" * 5_000}]
     for count in (15, 16, f.LEAF_MIN_ITEMS, f.LEAF_MAX_ITEMS, f.LEAF_MAX_ITEMS + 1, 1_000):
@@ -139,10 +142,12 @@ def sweep() -> str:
 
 
 RECORD = Checkpoint(
-    thread="t", uid=records.ThreadUid(bytes(range(16))), version=7, id=records.CheckpointId("c7-0123456789ab"),
+    thread="t", uid=records.ThreadUid(bytes(range(16))), version=7,
+    id=records.CheckpointId("c7-0123456789ab"),
     kind="merge", line=2, digest=b"", state_root=b"s" * 32, time_us=1_772_366_400_000_001,
     clock_us=1_772_366_400_000_000, previous=b"p" * 32, before=6, origin=Pointer(b"o" * 16, 3, b"d" * 32),
-    merged=Pointer(b"m" * 16, 4, b"e" * 32), undoes=5, undo_top=4, redo_top=3, step="a step", reason="why · ü",
+    merged=Pointer(b"m" * 16, 4, b"e" * 32), undoes=5, undo_top=4, redo_top=3, step="a step",
+    reason="why · ü",
     actor="ada", trace_id="0af7651916cd43dd8448eb211c80319c", span_id="b7ad6b7169203331", build="takeback 1",
     meta={"b": 1, "a": [None, 1.5]}, namespace="sub",
 )  # fmt: skip
@@ -172,6 +177,10 @@ def test_every_kind_of_node_has_a_vector() -> None:
         payload, new = tree(value)
         kinds |= {type(nodes.parse(raw)) for raw in [payload, *new.values()] if nodes.is_node(raw)}
     assert kinds == set(nodes._KINDS)
+
+
+def test_constants() -> None:
+    assert {name: value for name, value in vars(f).items() if name.isupper()} == VECTORS["constants"]
 
 
 def test_limits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -26,6 +27,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.reached, self._open, self._shut, self._now = threading.Event(), threading.Event(), False, 0
+        self.open = self._open.set
 
     def __call__(self) -> int:
         if self._shut:
@@ -40,9 +42,6 @@ class Gate:
 
     async def wait(self) -> None:
         await asyncio.to_thread(self.reached.wait)
-
-    def open(self) -> None:
-        self._open.set()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -124,6 +123,29 @@ def test_a_handle_that_waits_keeps_no_thread_from_others() -> None:
             assert slow.version == 20
 
     run(main())
+
+
+def test_handles_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every thread is busy, a handle's next call goes behind the calls of others."""
+    gate, done = Gate(), []
+
+    async def noted(thread: Any) -> None:
+        await thread.append("n", 1)
+        done.append(thread.name)
+
+    async def main() -> None:
+        monkeypatch.setattr(aio, "_WORKERS", 1)
+        async with await takeback.aopen(":memory:", clock=gate) as tb:
+            eager, other = await numbers(tb, "eager"), await numbers(tb, "other")
+            gate.shut()
+            tasks = [asyncio.create_task(noted(thread)) for thread in (eager, eager, eager, other)]
+            await gate.wait()
+            await asyncio.sleep(0)
+            gate.open()
+            await asyncio.gather(*tasks)
+
+    run(main())
+    assert done == ["eager", "other", "eager", "eager"]
 
 
 # --- steps
@@ -217,13 +239,11 @@ def test_a_step_may_end_in_another_context_than_it_began_in(url: str) -> None:
 
     async def main() -> None:
         async with await takeback.aopen(url) as tb:
-            thread = await numbers(tb)
-            step = thread.step()
+            step = (await numbers(tb)).step()
             await asyncio.create_task(step.__aenter__())
             step.state["n"].append(1)
             await asyncio.create_task(step.__aexit__(None, None, None))
-            assert step.checkpoint == thread.head
-            assert thread.version == 1
+            assert step.checkpoint == step.thread.head
 
     run(main())
 
@@ -279,22 +299,25 @@ def test_a_cancelled_write_that_fails_is_a_cancellation() -> None:
     """Its error has nobody to go to, and asyncio does not report it as lost."""
     gate, lost = Gate(), []
 
+    async def cancelled(thread: Any) -> None:
+        gate.shut()
+        task = asyncio.create_task(thread.commit({}))
+        await gate.wait()
+        task.cancel()
+        gate.open()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: lost.append(context))
         async with await takeback.aopen(":memory:", clock=gate) as tb:
             thread = await numbers(tb)
-            other = await tb.thread("t")
-            await other.append("n", 1)
-            gate.shut()
-            task = asyncio.create_task(thread.commit({}))
-            await gate.wait()
-            task.cancel()
-            gate.open()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await (await tb.thread("t")).append("n", 1)
+            await cancelled(thread)
             assert thread.version == 0
 
     run(main())
+    gc.collect()
     assert lost == []
 
 
@@ -333,12 +356,8 @@ def test_one_handle_in_one_loop_after_another(url: str) -> None:
     tb, thread = run(begin())
     for place in range(3):
         run(thread.append("n", place))
-    run(end_with(tb, thread))
-
-
-async def end_with(tb: Any, thread: Any) -> None:
-    async with tb:
-        assert await thread.state == {"n": [0, 1, 2]}
+    assert run(thread.get("n")) == [0, 1, 2]
+    run(tb.close())
 
 
 def test_one_handle_in_two_loops_at_once(url: str) -> None:

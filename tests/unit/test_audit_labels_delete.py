@@ -101,7 +101,12 @@ def test_the_audit_log_tells_what_was_done_in_order(tb, trip):
     other = tb.thread("other", initial={})
     other.label("x")
     entries = list(trip.audit())
-    assert actions(entries) == [("label.put", "t"), ("label.put", "t"), ("label.removed", "t"), ("sealed", "t")]
+    assert actions(entries) == [
+        ("label.put", "t"),
+        ("label.put", "t"),
+        ("label.removed", "t"),
+        ("sealed", "t"),
+    ]
     assert [entry.detail for entry in entries[:3]] == [
         {"label": "good", "version": 1},
         {"label": "good", "version": 2},
@@ -152,22 +157,22 @@ def test_deletion_is_for_good(tb, trip):
     assert tb._ctx.storage.labels("default", uid) == {}
 
 
+def step(thread):
+    with thread.step() as s:
+        s.state["n"] = 9
+
+
 LATE = {
     "commit": lambda t: t.commit({}),
     "commit, merging": lambda t: t.commit({}, on_conflict="merge"),
     "patch": lambda t: t.patch({"n": 1}),
     "append": lambda t: t.append("/l", 1),
-    "step": lambda t: step(t),
+    "step": step,
     "undo": lambda t: t.undo(),
     "rollback": lambda t: t.rollback("head"),
     "label": lambda t: t.label("x"),
     "delete": lambda t: t.delete(),
 }
-
-
-def step(thread):
-    with thread.step() as s:
-        s.state["n"] = 9
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -106,7 +106,8 @@ def test_equal_is_equal_bytes(a: Any, b: Any) -> None:
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        (1, True), (0, False), (1, 1.0), (0.0, -0.0), ("1", 1), (b"a", "a"), (None, False), ([], {}), ("é", "e\u0301"),
+        (1, True), (0, False), (1, 1.0), (0.0, -0.0), ("1", 1), (b"a", "a"), (None, False), ([], {}),
+        ("é", "e\u0301"),
         (dt.datetime(2026, 1, 1, tzinfo=UTC), dt.datetime(2026, 1, 1, 1, tzinfo=zone(hours=1))),
         ({"a": 1}, {"a": True}), ([0.0], [-0.0]), ({"a": None}, {}),
     ],

@@ -294,3 +294,36 @@ def test_a_stale_handle_does_not_merge_over_what_it_has_not_seen(tb, trip):
         trip.merge(alt)
     trip.refresh().merge(alt)
     assert trip.state == {"log": [1, 2, 3], "n": 9, "x": 1}
+
+
+def test_criss_cross_merges_of_a_log_bring_nothing_twice(trip):
+    """What each line took from the other at once is no append of its own at the next merge."""
+    alt = trip.fork(name="alt")
+    for n in range(3):
+        trip.append("log", f"trip {n}")
+        alt.append("log", f"alt {n}")
+        before = alt.fork(name=f"alt {n}")
+        alt.merge(trip)
+        trip.merge(before)
+    trip.patch({"log": sorted(map(str, trip.state["log"]))})
+    alt.patch({"log": sorted(map(str, alt.state["log"]))})
+    trip.merge(alt)
+    assert trip.get("log") == ["1", "2", "3", "alt 0", "alt 1", "alt 2", "trip 0", "trip 1", "trip 2"]
+
+
+def test_criss_cross_merges_that_were_settled_differently_conflict(trip):
+    """Two lines that each settled the same clash, and not alike, still disagree: neither is overwritten."""
+    alt = trip.fork(name="alt")
+    trip.patch({"n": 1, "m": {"deep": 1}})
+    alt.patch({"n": 2, "m": {"deep": 2}})
+    mine, theirs = trip.fork(name="mine"), alt.fork(name="theirs")
+    trip.patch({"n": 2, "m": {"deep": 2}})
+    trip.merge(theirs)
+    alt.patch({"n": 1, "m": {"deep": 1}})
+    alt.merge(mine)
+    with pytest.raises(errors.MergeConflict) as caught:
+        trip.merge(alt)
+    assert [clash.as_dict()["path"] for clash in caught.value.conflicts] == ["/m/deep", "/n"]
+    alt.patch({"n": 2, "m": {"deep": 2}})
+    trip.merge(alt)
+    assert trip.state == {"log": [1, 2, 3], "n": 2, "m": {"deep": 2}}

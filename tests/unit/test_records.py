@@ -32,9 +32,12 @@ FULL = following(
     meta={"k": [1, None, {"x": 1.5}]}, namespace="sub",
 )  # fmt: skip
 OTHERS: dict[str, Any] = {
-    "uid": b"v" * 16, "version": 2, "id": "c1-000000000000", "kind": "commit", "line": 3, "previous": b"p" * 32,
-    "before": None, "origin": None, "merged": Pointer(OTHER.uid, 4, OTHER.digest), "undoes": None, "undo_top": 7,
-    "redo_top": None, "step": None, "state_root": b"r" * 32, "time_us": 1, "clock_us": 2, "reason": "", "actor": None,
+    "uid": b"v" * 16, "version": 2, "id": "c1-000000000000", "kind": "commit", "line": 3,
+    "previous": b"p" * 32,
+    "before": None, "origin": None, "merged": Pointer(OTHER.uid, 4, OTHER.digest), "undoes": None,
+    "undo_top": 7,
+    "redo_top": None, "step": None, "state_root": b"r" * 32, "time_us": 1, "clock_us": 2, "reason": "",
+    "actor": None,
     "trace_id": None, "span_id": None, "build": "", "meta": {"k": [True, None, {"x": 1.5}]}, "namespace": "",
 }  # fmt: skip
 OUTSIDE = {"thread", "digest", "record", "mac", "format"}
@@ -166,7 +169,8 @@ def test_what_json_gets() -> None:
     assert (shown["kind"], shown["reason"], shown["meta"]) == ("merge", "why · ü", FULL.meta)
     row = new_thread("t", agent="a")
     info = ThreadInfo(
-        name="t", uid=row.uid, agent="a", user=None, meta={}, created_us=T0, head=4, head_digest=b"", updated_us=T0 + 1,
+        name="t", uid=row.uid, agent="a", user=None, meta={}, created_us=T0, head=4, head_digest=b"",
+        updated_us=T0 + 1,
         origin=OTHER,
     )  # fmt: skip
     assert json.loads(json.dumps(info.as_dict()))["forked_from"] == 3

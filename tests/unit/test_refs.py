@@ -60,8 +60,10 @@ def test_forms(text: Any, ref: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "~", "~1", "-3", -1, "3.5", 3.5, None, True, False, b"3", ["3"], "a b", "~head", "head^", "@", "1x",
-        "-", "2026-03-01", "2026-03-01T25:00Z", "2026-03-01T12:00", "2026-13-01T12:00Z", "C12-!", "#1", "head~-1",
+        "", " ", "~", "~1", "-3", -1, "3.5", 3.5, None, True, False, b"3", ["3"], "a b", "~head", "head^",
+        "@", "1x",
+        "-", "2026-03-01", "2026-03-01T25:00Z", "2026-03-01T12:00", "2026-13-01T12:00Z", "C12-!", "#1",
+        "head~-1",
         "head~x", "c12-ABCDEF!", "a\nb", "٣~",
         dt.datetime(2026, 3, 1),
         dt.date(2026, 3, 1),
@@ -124,7 +126,8 @@ def test_a_label_is_never_taken_for_something_else(label: str) -> None:
 
 @pytest.mark.parametrize(
     "label",
-    ["", "1", "12", "1a", "-a", "head", "HEAD", "Head", "head~1", "a~1", "a b", "a\n", " a", "c1", "c1-", "c1-ab", ID,
+    ["", "1", "12", "1a", "-a", "head", "HEAD", "Head", "head~1", "a~1", "a b", "a\n", " a", "c1", "c1-",
+    "c1-ab", ID,
      "b" + ID[1:], "2026-03-01T12:00:00Z", "a" * 129, "a#b", "\ud800", 3, None],
     ids=repr,
 )  # fmt: skip

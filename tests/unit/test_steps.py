@@ -40,7 +40,13 @@ def test_a_step_ends_as_one_version(tb, trip):
         assert tb.thread("t").state == {"log": [], "n": 0}
     made = s.checkpoint
     assert made == trip.head == tb.thread("t").head
-    assert (made.version, made.kind, made.step, made.reason, made.actor) == (1, "step", "book", "asked", "bob")
+    assert (made.version, made.kind, made.step, made.reason, made.actor) == (
+        1,
+        "step",
+        "book",
+        "asked",
+        "bob",
+    )
     assert made.meta == {"k": 1}
     assert trip.state == {"log": ["a"], "n": 1}
 
@@ -68,7 +74,7 @@ def test_working_state_is_plain_and_the_steps_own(trip):
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit, errors.Conflict])
 def test_a_step_that_raises_commits_nothing(tb, trip, error):
     """The exception goes on as it is, and neither a version nor an open step is left behind."""
-    with pytest.raises(error), trip.step("fails") as s:
+    with pytest.raises(error), trip.step("fails") as s:  # noqa: PT012 (the step is the statement)
         s.state["n"] = 1
         raise error("no")
     assert s.checkpoint is None
@@ -100,7 +106,7 @@ def test_a_change_of_type_is_a_change(trip):
 
 def test_an_unstorable_working_state_ends_the_step_with_an_error(tb, trip):
     """What cannot be stored is refused at the end with its path; the thread stays as it was."""
-    with pytest.raises(errors.Unstorable) as caught, trip.step() as s:
+    with pytest.raises(errors.Unstorable) as caught, trip.step() as s:  # noqa: PT012 (the step is the statement)
         s.state["n"] = 1
         s.state["log"].append({"when": {1, 2}})
     assert caught.value.path == "/log/0/when"
@@ -148,7 +154,7 @@ def test_a_step_on_a_handle_without_versions_sees_what_others_made(tb):
 def test_two_first_steps_that_meet(tb):
     """Of two steps that would both make the thread, the second is told; nothing is overwritten."""
     one, two = tb.thread("t"), tb.thread("t")
-    with pytest.raises(errors.Conflict), two.step() as late:
+    with pytest.raises(errors.Conflict), two.step() as late:  # noqa: PT012 (the step is the statement)
         late.state["two"] = 2
         elsewhere(one.commit, {"one": 1})
     assert tb.thread("t").state == {"one": 1}
@@ -289,7 +295,7 @@ def test_a_step_that_changed_nothing_stays_silent_when_others_wrote(tb, trip):
 
 def test_a_clash_at_the_end_is_listed_and_nothing_is_written(tb, trip):
     """MergeConflict lists what both changed by path; theirs stands, and the step's work is not stored."""
-    with pytest.raises(errors.MergeConflict) as caught, trip.step() as s:
+    with pytest.raises(errors.MergeConflict) as caught, trip.step() as s:  # noqa: PT012 (the step is the statement)
         s.state["n"] = 1
         s.state["free"] = True
         elsewhere(tb.thread("t").patch, {"n": 2})
@@ -305,12 +311,12 @@ def test_a_clash_at_the_end_is_listed_and_nothing_is_written(tb, trip):
 
 def test_a_step_of_a_thread_that_is_deleted_meanwhile(tb, trip):
     """A late writer does not bring a deleted thread back, not even under its name made anew."""
-    with pytest.raises(errors.ThreadDeleted), trip.step() as s:
+    with pytest.raises(errors.ThreadDeleted), trip.step() as s:  # noqa: PT012 (the step is the statement)
         s.state["n"] = 1
         elsewhere(tb.thread("t").delete)
     assert not tb.thread("t").exists
     trip = tb.thread("t", initial={"n": 0})
-    with pytest.raises(errors.ThreadDeleted), trip.step() as s:
+    with pytest.raises(errors.ThreadDeleted), trip.step() as s:  # noqa: PT012 (the step is the statement)
         s.state["n"] = 1
         elsewhere(tb.thread("t").delete)
         elsewhere(tb.thread("t").commit, {"new": True})

@@ -49,8 +49,8 @@ def test_reading_never_creates(tb):
     assert not new.exists
     assert (new.name, repr(new)) == ("new", "<Thread 'new' without versions>")
     assert not new.refresh().exists
-    for look in (lambda: new.state, lambda: new.head, lambda: new.info, lambda: new.history(),
-                 lambda: new.at(0), lambda: new.labels, lambda: new.verify(), lambda: new.seal(),
+    for look in (lambda: new.state, lambda: new.head, lambda: new.info, new.history,
+                 lambda: new.at(0), lambda: new.labels, new.verify, new.seal,
                  lambda: list(new.audit()), new.delete, lambda: new.rollback(0)):  # fmt: skip
         with pytest.raises(errors.UnknownThread, match="'new'") as caught:
             look()
@@ -98,7 +98,9 @@ def test_names_that_cannot_be_used(tb, name):
         tb.thread(name)
 
 
-@pytest.mark.parametrize("name", ["t", "travel/42", "été 😀", " spaces ", "x" * 512, "head", "3", "'; DROP TABLE"])
+@pytest.mark.parametrize(
+    "name", ["t", "travel/42", "été 😀", " spaces ", "x" * 512, "head", "3", "'; DROP TABLE"]
+)
 def test_names_that_can(tb, name):
     """Any text else is a name, and comes back as it is."""
     tb.thread(name, initial={})
@@ -220,7 +222,9 @@ def test_threads_are_listed_newest_first_and_filtered(listed):
     assert names(listed.threads(agent="c")) == []
 
 
-@pytest.mark.parametrize("filters", [{}, {"agent": "a"}, {"meta": {"project": "y"}}, {"user": "u", "agent": "a"}])
+@pytest.mark.parametrize(
+    "filters", [{}, {"agent": "a"}, {"meta": {"project": "y"}}, {"user": "u", "agent": "a"}]
+)
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 def test_pages_join_without_gap_or_double(listed, filters, limit):
     """after= goes on exactly where a page ended, also when threads come and go in between."""
@@ -306,7 +310,7 @@ def test_time_never_goes_back(tb, clock):
 
 def test_the_build_that_wrote_a_version_is_recorded(tb):
     """What wrote a state is asked when it cannot be read."""
-    assert tb.thread("t", initial={}).head.build == f"takeback {takeback.__version__}"
+    assert tb.thread("t", initial={}).head.build.endswith(takeback.__version__)
 
 
 def test_metadata_is_kept_exactly_and_belongs_to_the_version(tb):
@@ -316,7 +320,13 @@ def test_metadata_is_kept_exactly_and_belongs_to_the_version(tb):
     made = trip.commit({}, meta=meta)
     expected = {"when": BEGIN, "raw": b"\x00", "n": 1.0, "deep": {"l": [1, None]}}
     meta["deep"]["l"].append(2)
-    for seen in (made.meta, trip.head.meta, trip.info.meta, tb.thread("t").head.meta, tb.thread("t").info.meta):
+    for seen in (
+        made.meta,
+        trip.head.meta,
+        trip.info.meta,
+        tb.thread("t").head.meta,
+        tb.thread("t").info.meta,
+    ):
         assert seen == expected
 
 

@@ -14,7 +14,7 @@ from blake3 import blake3
 import takeback
 from takeback import errors
 from takeback.model import canonical
-from takeback.model.records import record_digest
+from takeback.model.records import _FIELDS, record_digest
 from takeback.storage.memory import MemoryStorage
 
 
@@ -34,7 +34,9 @@ def fresh():
 
 def made(tb, name="t"):
     """A thread with all that a thread can have: kinds, labels, metadata, a long list, a merge."""
-    trip = tb.thread(name, agent="a", user="u", meta={"k": datetime(2026, 1, 1, tzinfo=UTC)}, initial={"log": []})
+    trip = tb.thread(
+        name, agent="a", user="u", meta={"k": datetime(2026, 1, 1, tzinfo=UTC)}, initial={"log": []}
+    )
     trip.extend("log", [{"n": n, "text": "x" * (n % 50)} for n in range(700)])
     trip.patch({"raw": b"\x00\xff", "f": -0.0}, reason="why", meta={"deep": [1, 2.0, None]})
     alt = trip.fork(name=f"{name} alt")
@@ -204,7 +206,7 @@ def refused(path, error=errors.BadExport):
 
 
 def test_every_flipped_byte_is_found_or_harmless(trip, file, tmp_path):
-    """Whatever single byte differs: BadExport, or exactly the content that was exported; never anything else."""
+    """Whatever byte differs: BadExport, or exactly the content that was exported; never anything else."""
     whole, expected = file.read_bytes(), everything(trip)
     pick = random.Random(7)
     places = {*range(64), *range(len(whole) - 64, len(whole)), *pick.sample(range(len(whole)), 400)}
@@ -233,7 +235,9 @@ def test_every_cut_is_found(file, tmp_path):
         refused(cut)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\x00" * 9, b"\x28\xb5\x2f\xfd", bytes(999)])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"SQLite format 3\x00" * 9, b"\x28\xb5\x2f\xfd", bytes(999)]
+)
 def test_other_files_are_no_exports(tmp_path, content):
     """Whatever else it is, it is not taken for one."""
     path = tmp_path / "x"
@@ -305,6 +309,15 @@ def rewrite_one(parts):
     row[2] = record_digest(row[1])
 
 
+def type_in_a_record(parts):
+    """A last record whose time is text, under the digest that it then has."""
+    row = parts[places(parts, "row")[-1]]
+    fields = ormsgpack.unpackb(row[1])
+    fields[_FIELDS.index("time_us")] = "now"
+    row[1] = ormsgpack.packb(fields)
+    row[2] = record_digest(row[1])
+
+
 def other_object(parts):
     """Another payload under its own digest: then the old one is missing."""
     part = parts[places(parts, "object")[0]]
@@ -324,6 +337,7 @@ FORGERIES = {
     "a row rewritten": rewrite_one,
     "a record changed": lambda parts: parts[places(parts, "row")[2]].__setitem__(1, b"\x90"),
     "a row's digest changed": change("row", 2, b"\x00" * 32),
+    "a record's time of another type": type_in_a_record,
     "an object missing": drop("object", 3),
     "an object changed": change("object", 2, b"\xc0"),
     "an object and its digest changed": other_object,
@@ -385,6 +399,6 @@ def test_a_whole_history_made_anew_is_found_by_a_seal_or_a_key(fresh, tmp_path):
 
 
 def test_a_file_that_is_copied_as_it_is_imports(fresh, trip, file, tmp_path):
-    """The forger's tools, with nothing forged, make a file that is taken: the refusals above are for a reason."""
+    """The forger's tools make, with nothing forged, a file that is taken: each refusal has its reason."""
     write(tmp_path / "same", frames(file)[:-1])
     assert everything(fresh.import_(tmp_path / "same")) == everything(trip)

@@ -344,7 +344,10 @@ def boundary_values() -> list[tuple[str, Any]]:
             ]
             found += [(f"kids {size}", {"a": "x" * (size // 2), "b": "x" * (size // 2)})]
     for size in range(0, 250, 2):
-        found += [(f"flat {size}", {f"k{n}": "x" * 200 for n in range(39)} | {"last": "y" * size})]
+        flat = {f"k{n}": "x" * 200 for n in range(39)} | {"last": "y" * size}
+        tall = {"list": [f"{n:05} " * 34 for n in range(29)], "last": "y" * size}
+        found += [(f"flat {size}", flat), (f"tall {size}", tall | dict(list(flat.items())[:10]))]
+        found += [(f"taller {size}", tall | dict(list(flat.items())[:38]))]
     for count in (15, 16, 17, f.LEAF_MIN_ITEMS, f.LEAF_MAX_ITEMS, f.LEAF_MAX_ITEMS + 1, 3 * f.LEAF_MAX_ITEMS):
         found += [(f"same {count}", ["same"] * count), (f"ints {count}", list(range(count)))]
         found += [(f"keys {count}", {f"key {n:05}": "v" * 40 for n in range(count)})]
@@ -538,7 +541,8 @@ def test_models_are_values() -> None:
 
 
 BAD: dict[str, Any] = {
-    "set": {1}, "nan": float("nan"), "surrogate": "\ud800", "big int": 2**63, "tuple": (1,), "bytearray": bytearray(9),
+    "set": {1}, "nan": float("nan"), "surrogate": "\ud800", "big int": 2**63, "tuple": (1,),
+    "bytearray": bytearray(9),
     "key": {1: 1}, "big bytearray": bytearray(9_000), "in a model": Model("x", {1}),
 }  # fmt: skip
 
@@ -546,7 +550,7 @@ BAD: dict[str, Any] = {
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("size", [0, 5_000, 40_000])
 def test_the_offender_is_found_at_every_size(name: str, size: int) -> None:
-    """In a small state or a large one, along a prior or not, by an edit or a build: refused, with its path."""
+    """In a state of any size, along a prior or not, by an edit or a build: refused, with its path."""
     store = Memory()
     sound = {"pad": "x" * size, "l": ["y" * size, *range(300)], "d": {"k": "z" * size}}
     payload = made(store, sound)
@@ -650,12 +654,18 @@ LARGE_STATE = SMALL_STATE | {
 @pytest.mark.parametrize(
     ("do", "path"),
     [
-        ("remove", ()), ("remove", ("zzz",)), ("remove", ("d", "zzz")), ("remove", ("l", 2)), ("remove", ("l", "-")),
-        ("remove", ("t", "x")), ("remove", ("n", 0)), ("remove", (0,)), ("remove", ("d", 0)), ("remove", ("l", "x")),
-        ("put", ("zzz", "k")), ("put", ("d", "zzz", "k")), ("put", ("l", 3)), ("put", ("l", -1)), ("put", ("l", "01")),
-        ("put", ("l", "-", "x")), ("put", ("t", 0)), ("put", (0,)), ("put", ("l", 1, 0)), ("extend", ("zzz",)),
-        ("extend", ("d",)), ("extend", ("t",)), ("extend", ("n",)), ("extend", ("l", 0)), ("extend", ("l", 9)), ("extend", ()),
-        ("read", ("zzz",)), ("read", ("d", "zzz")), ("read", ("l", 2)), ("read", ("l", "-")), ("read", ("t", 0)),
+        ("remove", ()), ("remove", ("zzz",)), ("remove", ("d", "zzz")), ("remove", ("l", 2)),
+        ("remove", ("l", "-")),
+        ("remove", ("t", "x")), ("remove", ("n", 0)), ("remove", (0,)), ("remove", ("d", 0)),
+        ("remove", ("l", "x")),
+        ("put", ("zzz", "k")), ("put", ("d", "zzz", "k")), ("put", ("l", 3)), ("put", ("l", -1)),
+        ("put", ("l", "01")),
+        ("put", ("l", "-", "x")), ("put", ("t", 0)), ("put", (0,)), ("put", ("l", 1, 0)),
+        ("extend", ("zzz",)),
+        ("extend", ("d",)), ("extend", ("t",)), ("extend", ("n",)), ("extend", ("l", 0)),
+        ("extend", ("l", 9)), ("extend", ()),
+        ("read", ("zzz",)), ("read", ("d", "zzz")), ("read", ("l", 2)), ("read", ("l", "-")),
+        ("read", ("t", 0)),
         ("read", (0,)), ("read", ("l", 1, "y")),
     ],
     ids=repr,
@@ -678,7 +688,8 @@ def test_paths_that_lead_nowhere(state: Any, do: str, path: tuple[Any, ...]) -> 
 
 @pytest.mark.parametrize(
     ("do", "path"),
-    [("put", ("ll", 200, "x")), ("put", ("ll", 201)), ("put", ("w", 1)), ("put", ("w", "zzz", "x")), ("extend", ("w",)),
+    [("put", ("ll", 200, "x")), ("put", ("ll", 201)), ("put", ("w", 1)), ("put", ("w", "zzz", "x")),
+    ("extend", ("w",)),
      ("remove", ("w", "zzz")), ("remove", ("ll", 200)), ("read", ("w", "zzz")), ("read", ("w", "zzz" * 9)),
      ("read", ("w", 3)), ("read", ("ll", 200)), ("read", ("w", "k1", "x")), ("read", ("ll", 3, "x"))],
     ids=repr,

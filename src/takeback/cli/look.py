@@ -199,7 +199,7 @@ def _print_facts(session: Session, c: Checkpoint, names: list[str]) -> None:
             ("actor", c.actor),
             ("reason", c.reason),
             ("trace", trace),
-            ("metadata", dumps(c.meta).replace("\n ", "").replace("\n", "") if c.meta else None),
+            ("metadata", dumps(c.meta, indent=None) if c.meta else None),
             ("bookmark", c.bookmark),
             ("written by", c.build),
         ]

@@ -136,6 +136,7 @@ def _edited(
 ) -> Checkpoint:
     """One version of all the edits: by the verb that is meant for them, where one is enough."""
     from takeback import DELETE
+    from takeback.errors import BadPath
 
     if not thread.exists:
         return thread.json_patch(_first(put, gone, added), **said)
@@ -144,7 +145,10 @@ def _edited(
         return thread.extend(paths.pop(), [item for _, item in added], **said)
     changes = dict(put) | dict.fromkeys(gone, DELETE)
     for path in paths:
-        changes[path] = [*thread.get(path), *(item for place, item in added if place == path)]
+        held = thread.get(path)
+        if not isinstance(held, list):
+            raise BadPath("no list stands here to append to", thread=thread.name, path=_pointer(path))
+        changes[path] = [*held, *(item for place, item in added if place == path)]
     return thread.patch(changes, **said)
 
 

@@ -131,9 +131,9 @@ class Output:
         return self._made
 
 
-def dumps(value: Any) -> str:
+def dumps(value: Any, indent: int | None = 2) -> str:
     """JSON as people read it too; what a terminal would obey rather than show is escaped."""
-    text = json.dumps(value, default=_plain, ensure_ascii=False, indent=2)
+    text = json.dumps(value, default=_plain, ensure_ascii=False, indent=indent)
     return text if text.replace("\n", "").isprintable() else "".join(map(_escaped, text))
 
 

@@ -73,5 +73,5 @@ def beginning(state: Any) -> str:
         return f"begins with {shown}" if keys else "begins empty"
     from takeback.cli.output import dumps
 
-    text = " ".join(dumps(state).split())
+    text = dumps(state, indent=None)
     return "begins with " + (text if len(text) <= 60 else text[:59] + "…")

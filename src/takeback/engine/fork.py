@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from itertools import takewhile
+from typing import Any
+
 import msgspec
 
 from takeback.engine import history
@@ -9,6 +13,7 @@ from takeback.engine.changes import MISSING
 from takeback.engine.commit import Draft, Identity, Said, create
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.merge3 import MergeClash, merge_values
+from takeback.engine.patch import apply_edits
 from takeback.engine.rollback import Move
 from takeback.errors import BadPath, BadRequest, MergeConflict
 from takeback.model.canonical import equal
@@ -38,14 +43,14 @@ def plan_merge(ctx: Context, tip: Tip, other: Tip) -> MergePlan | None:
         raise BadRequest("a thread cannot be merged into itself", thread=tip.info.name)
     if history.descends(ctx, tip.pointer, _restored(ctx, other.head)):
         return None
-    base = history.common_ancestor(ctx, tip.pointer, other.pointer)
-    if base is None:
+    shared = history.common_ancestors(ctx, tip.pointer, other.pointer)
+    if not shared:
         raise BadRequest(
             f"{other.info.name!r} and {tip.info.name!r} have no checkpoint in common",
             thread=tip.info.name,
             hint="Only a fork, or the thread it came from, can be merged",
         )
-    draft, clashes = _merged(ctx, tip, base, other.head, "merge")
+    draft, clashes = _merged(ctx, tip, _base(ctx, shared), other.head, "merge")
     draft = msgspec.structs.replace(draft, merged=other.pointer)
     return MergePlan(Move("merge", tip.head, other.head, draft), clashes)
 
@@ -71,7 +76,7 @@ def plan_revert(ctx: Context, tip: Tip, step: Checkpoint) -> MergePlan:
             checkpoint=step.version,
         )
     parent = history.at_version(ctx, tip, step.before)
-    draft, clashes = _merged(ctx, tip, step, parent, "revert")
+    draft, clashes = _merged(ctx, tip, ctx.state(step), parent, "revert")
     draft = msgspec.structs.replace(draft, undoes=step.version)
     return MergePlan(Move("revert", tip.head, step, draft, step), clashes)
 
@@ -96,11 +101,29 @@ def conflict(ctx: Context, tip: Tip, plan: MergePlan) -> MergeConflict:
     )
 
 
+def _base(ctx: Context, shared: list[Checkpoint]) -> Any:
+    """The state that both sides started from.
+
+    Lines that merged each other have several: these are merged first, as if that had been done before the
+    lines parted; with one of them alone, what the other brought would look new, and come twice. Where
+    they clash, no value is what both sides started from, so a value that nobody has stands there.
+    """
+    value = ctx.state(shared[0])
+    for other in shared[1:]:
+        below = history.common_ancestors(ctx, pointer(shared[0]), pointer(other))
+        start = _base(ctx, below) if below else MISSING
+        value, clashes = merge_values(start, ctx.state(other), value)
+        for clash in clashes:
+            keys = tuple(takewhile(lambda part: isinstance(part, str), clash.path))
+            value = apply_edits(value, [(keys, os.urandom(16))])
+    return value
+
+
 def _merged(
-    ctx: Context, tip: Tip, base: Checkpoint, other: Checkpoint, kind: str
+    ctx: Context, tip: Tip, base: Any, other: Checkpoint, kind: str
 ) -> tuple[Draft, list[MergeClash]]:
     """The head is the side that was first: what the other appends comes after."""
-    merged, clashes = merge_values(ctx.state(base), ctx.state(other), ctx.state(tip.head))
+    merged, clashes = merge_values(base, ctx.state(other), ctx.state(tip.head))
     writer = Writer(ctx)
     writer.known.add(tip.head.state_root)
     _, payload = build(merged, ctx.get(tip.head.state_root), writer)

@@ -91,8 +91,8 @@ def lineage(ctx: Context, start: Pointer) -> list[tuple[bytes, int, int]]:
     return [(uid, line, version) for (uid, line), version in highest.items()]
 
 
-def common_ancestor(ctx: Context, one: Pointer, two: Pointer) -> Checkpoint | None:
-    """The newest checkpoint that both descend from, by the time at which it was recorded."""
+def common_ancestors(ctx: Context, one: Pointer, two: Pointer) -> list[Checkpoint]:
+    """The last checkpoints that both descend from: one, or several where two lines merged each other."""
     other = {(uid, line): version for uid, line, version in lineage(ctx, two)}
     shared = [
         ctx.storage.checkpoint(ctx.tenant, uid, min(version, other[uid, line]))
@@ -100,7 +100,21 @@ def common_ancestor(ctx: Context, one: Pointer, two: Pointer) -> Checkpoint | No
         if (uid, line) in other
     ]
     found = [checkpoint for checkpoint in shared if checkpoint is not None]
-    return max(found, key=lambda c: (c.time_us, c.version), default=None)
+    last: list[tuple[Checkpoint, set[tuple[bytes, int, int]]]] = []
+    # The newest first: what came before it is then passed over without a look at its own ancestors.
+    for one_of in sorted(found, key=lambda c: (c.time_us, c.version), reverse=True):
+        if not any(_within(one_of, before) for _, before in last):
+            before = set(lineage(ctx, Pointer(one_of.uid, one_of.version, one_of.digest)))
+            last = [(other, its) for other, its in last if not _within(other, before)]
+            last.append((one_of, before))
+    return [checkpoint for checkpoint, _ in last]
+
+
+def _within(checkpoint: Checkpoint, ancestors: set[tuple[bytes, int, int]]) -> bool:
+    return any(
+        uid == checkpoint.uid and line == checkpoint.line and checkpoint.version <= version
+        for uid, line, version in ancestors
+    )
 
 
 def descends(ctx: Context, start: Pointer, ancestor: Pointer) -> bool:
