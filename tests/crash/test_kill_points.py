@@ -22,7 +22,7 @@ def _spill(repo: Repo, _: Path) -> None:
     """More than the page cache holds: frames are in the write-ahead file before the commit begins."""
     storage = repo._ctx.storage
     assert isinstance(storage, SqliteStorage)
-    storage._writer().execute("PRAGMA cache_size = 5")
+    storage._connections.writer().execute("PRAGMA cache_size = 5")
     repo.thread("main").commit({"much": [incompressible(9_000, seed) for seed in range(40)]})
 
 
