@@ -94,7 +94,12 @@ def test_without_the_graph_a_thread_shows_its_own_alone(cli: Cli, merged: Path) 
 
 def test_a_fork_inherits_on_request(cli: Cli, merged: Path) -> None:
     own = drawn(cli.ok("log", "--thread", "boston").out)
-    assert own == ["1  patch  ada  (head)", "   to: 'NYC' → 'BOS'", "0  fork of travel/42@3  ada", "   try Boston"]
+    assert own == [
+        "1  patch  ada  (head)",
+        "   to: 'NYC' → 'BOS'",
+        "0  fork of travel/42@3  ada",
+        "   try Boston",
+    ]
     more = drawn(cli.ok("log", "--thread", "boston", "--inherited").out)
     assert more[:4] == own
     assert [line.split()[0] for line in more[4::2]] == [f"travel/42@{n}" for n in (3, 2, 1, 0)]

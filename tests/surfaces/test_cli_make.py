@@ -77,7 +77,9 @@ def test_a_commit_that_changes_nothing_is_still_a_version(cli: Cli, trip: Path) 
 
 
 def test_a_commit_as_json(cli: Cli, trip: Path) -> None:
-    said = cli.ok("commit", "--set", "x=1", "--json", "--actor", "grace", "--meta", "ticket=7", "-m", "why").json
+    said = cli.ok(
+        "commit", "--set", "x=1", "--json", "--actor", "grace", "--meta", "ticket=7", "-m", "why"
+    ).json
     assert said["version"] == 8
     assert (said["actor"], said["meta"], said["reason"]) == ("grace", {"ticket": 7}, "why")
     assert said["id"] == head_of(trip).id
@@ -136,11 +138,17 @@ def test_the_next_commit_goes_to_the_thread_written_to_last(cli: Cli, data_home:
 
 
 def test_edits_begin_a_thread_from_an_empty_state(cli: Cli, store_path: Path) -> None:
+    words = ["commit", "--db", store_path, "--thread", "t"]
     cli.ok(
-        "commit", "--db", store_path, "--thread", "t",
-        "--set", "/plan={}", "--set", "/plan/a=[]", "--set", "a/b=1", "--append", "/plan/a=7",
-    )  # fmt: skip
-    assert state_of(store_path, "t") == {"plan": {"a": [7]}, "a/b": 1}
+        *words, "--set", '/plan={"a": []}', "--set", "a/b=1", "--append", "/plan/a=7", "--append", "/plan/a=8"
+    )
+    assert state_of(store_path, "t") == {"plan": {"a": [7, 8]}, "a/b": 1}
+
+
+@pytest.mark.parametrize("edit", [["--append", "days=1"], ["--delete", "days"], ["--set", "/a/b=1"]])
+def test_edits_of_what_is_not_there_begin_nothing(cli: Cli, store_path: Path, edit: list[str]) -> None:
+    assert cli("commit", "--db", store_path, "--thread", "t", *edit).code == 2
+    assert cli.ok("threads", "--db", store_path).out == "no threads\n"
 
 
 def test_a_thread_for_an_agent_and_a_user(cli: Cli, store_path: Path) -> None:
@@ -171,15 +179,17 @@ def test_a_thread_for_an_agent_and_a_user(cli: Cli, store_path: Path) -> None:
         (["--file", "missing.json"], "missing.json cannot be read: No such file", ""),
         (["--file", "-"], "standard input is empty", "{}"),
         (["--set", "to=1", "--set", "/to/x=1"], "", ""),
+        (["--set", "a=1", "--set", "a=2"], "/a is given twice", "one edit"),
+        (["--set", "a=1", "--delete", "/a"], "/a is given twice", "one edit"),
+        (["--set", "days=[]", "--append", "days=1"], "/days is given twice", "one edit"),
+        (["--append", "days=1", "--append", "/days=2"], "/days is given twice", "one edit"),
         (["--delete", "nowhere"], "", ""),
         (["--append", "to=1"], "", ""),
         (["--append", "to=1", "--set", "x=1"], "", ""),
         (["--append", "nowhere=1", "--set", "x=1"], "", ""),
     ],
 )
-def test_a_mistake_changes_nothing(
-    cli: Cli, trip: Path, words: list[str], says: str, helps: str
-) -> None:
+def test_a_mistake_changes_nothing(cli: Cli, trip: Path, words: list[str], says: str, helps: str) -> None:
     ran = cli("commit", *words)
     assert ran.code == 2, ran
     assert ran.out == ""

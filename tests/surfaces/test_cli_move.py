@@ -21,10 +21,13 @@ def test_a_thread_moves_to_another_store(cli: Cli, trip: Path, tmp_path: Path) -
     assert cli.ok("labels", "--db", other, "--names").lines == ["good"]
 
 
-def test_import_makes_the_default_store(cli: Cli, trip: Path, data_home: str) -> None:
+def test_import_makes_the_default_store(
+    cli: Cli, trip: Path, data_home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cli.ok("export", "trip.takeback")
-    cli.ok("import", "trip.takeback", "--db", "", "--json")
-    assert head_of(trip).version == 7
+    monkeypatch.delenv("TAKEBACK_DB")
+    cli.ok("import", "trip.takeback")
+    assert state_of(Path(data_home) / "takeback" / "takeback.db") == STATE
 
 
 def test_an_imported_thread_may_get_another_name(cli: Cli, trip: Path, tmp_path: Path) -> None:

@@ -21,7 +21,12 @@ def keys(cli: Cli, tmp_path: Path) -> tuple[str, str]:
 
 def tamper(store: Path, sql: str) -> None:
     """Change a store behind takeback's back, in a process of its own: two SQLites in one would clash."""
-    script = f"import sqlite3; c = sqlite3.connect({str(store)!r}); c.execute({sql!r}); c.commit()"
+    script = (
+        f"import sqlite3; c = sqlite3.connect({str(store)!r})\n"
+        "for (name,) in c.execute(\"SELECT name FROM sqlite_schema WHERE type = 'trigger'\").fetchall():\n"
+        "    c.execute(f'DROP TRIGGER {name}')\n"
+        f"c.execute({sql!r}); c.commit()"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -168,9 +173,7 @@ def test_a_seal_that_somebody_else_signed(cli: Cli, trip: Path, keys: tuple[str,
     assert (ran.code, ran.error["kind"]) == (6, "bad_seal")
 
 
-def test_an_unsigned_seal_where_a_signature_is_asked_for(
-    cli: Cli, trip: Path, keys: tuple[str, str]
-) -> None:
+def test_an_unsigned_seal_where_a_signature_is_asked_for(cli: Cli, trip: Path, keys: tuple[str, str]) -> None:
     cli.ok("seal", "--out", "s")
     ran = cli("verify", "--seal", "s", "--public-key", keys[1])
     assert ran.code == 6
@@ -275,5 +278,3 @@ def test_an_empty_audit_log(cli: Cli, trip: Path) -> None:
     with takeback.open(trip) as repo:
         repo.thread("young", initial={})
     assert cli.ok("audit", "--thread", "young").out == "nothing was done beside checkpoints\n"
-
-

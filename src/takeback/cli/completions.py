@@ -109,13 +109,13 @@ _takeback_names() {
 }
 _takeback_offer() {
     case $1 in
-        command) compadd @COMMANDS@ ;;
+        command) compadd -- @COMMANDS@ ;;
         file) _files ;;
         label) _takeback_names labels ;;
         ref) _takeback_names labels head ;;
         thread) _takeback_names threads ;;
         none) ;;
-        *) compadd ${=1} ;;
+        *) compadd -- ${=1} ;;
     esac
 }
 _takeback() {

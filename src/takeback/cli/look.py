@@ -89,7 +89,7 @@ def list_threads(session: Session) -> int:
             ((info.name, "bold"), info.agent or "", info.user or "", f"{info.versions:,}", ago(info.updated))
             for info in found
         ]
-        out.table(("thread", "agent", "user", "versions", "last written"), rows, folds=0)
+        out.table(("thread", "agent", "user", "versions", "last written"), rows, folds=(0, 1, 2))
     return 0
 
 

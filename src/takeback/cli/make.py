@@ -76,6 +76,7 @@ def commit(session: Session) -> int:
         return _made(session, thread, thread.commit(state, **said))
     put = [assignment(text, "--set") for text in args.set]
     added = [assignment(text, "--append") for text in args.append]
+    _refuse_twice([path for path, _ in put] + args.delete + list({path for path, _ in added}))
     thread = session.thread_to_write(args.agent, args.user)
     return _made(session, thread, _edited(thread, put, args.delete, added, said))
 
@@ -113,7 +114,7 @@ def list_labels(session: Session) -> int:
         out.line(f"{thread.name} has no labels")
     else:
         rows = [((name, "green"), str(version)) for name, version in labels.items()]
-        out.table(("label", "version"), rows, folds=0)
+        out.table(("label", "version"), rows, folds=(0,))
     return 0
 
 
@@ -129,6 +130,16 @@ def _check_what(args: argparse.Namespace) -> None:
         raise BadRequest(
             "nothing to commit", hint="Give a state with --file, or changes with --set, --delete or --append"
         )
+
+
+def _refuse_twice(paths: list[str]) -> None:
+    """Which of two edits of one place should hold is not ours to say."""
+    from takeback.errors import BadRequest
+
+    pointers = [_pointer(path) for path in paths]
+    for place in pointers:
+        if pointers.count(place) > 1:
+            raise BadRequest(f"{place} is given twice", hint="Make one edit of the two")
 
 
 def _edited(

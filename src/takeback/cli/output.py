@@ -47,8 +47,8 @@ class Output:
         for text in texts:
             self.line(indent, text)
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[Part]], *, folds: int) -> None:
-        """Rows under headers; on a narrow terminal the column `folds` gives way, in a file none does."""
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[Part]], *, folds: Sequence[int]) -> None:
+        """Rows under headers; on a narrow terminal the columns of `folds` give way, in a file none does."""
         cleaned = [[self._clean(cell) for cell in row] for row in rows]
         if self.terminal:
             self._draw_table(headers, cleaned, folds)
@@ -70,9 +70,10 @@ class Output:
         """A stored value, as the JSON that it is."""
         text = dumps(value)
         if self.terminal and self.color:
-            from rich.json import JSON
+            from rich.highlighter import JSONHighlighter
+            from rich.text import Text
 
-            self._console().print(JSON(text, indent=2), soft_wrap=True)
+            self._console().print(JSONHighlighter()(Text(text)), soft_wrap=True)
         else:
             sys.stdout.write(text + "\n")
 
@@ -109,14 +110,16 @@ class Output:
         else:
             self._console().print(line, soft_wrap=True)
 
-    def _draw_table(self, headers: Sequence[str], rows: list[list[tuple[str, str]]], folds: int) -> None:
+    def _draw_table(
+        self, headers: Sequence[str], rows: list[list[tuple[str, str]]], folds: Sequence[int]
+    ) -> None:
         from rich.table import Table
         from rich.text import Text
 
         table = Table(*headers, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for place, column in enumerate(table.columns):
-            column.no_wrap = place != folds
-            column.overflow = "fold" if place == folds else "ellipsis"
+            column.no_wrap = place not in folds
+            column.overflow = "fold" if place in folds else "ellipsis"
         for row in rows:
             table.add_row(*(Text(text, style) for text, style in row))
         self._console().print(table)

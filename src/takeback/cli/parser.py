@@ -196,9 +196,11 @@ def completes(action: argparse.Action, kind: str) -> None:
 
 
 def nearest(word: str, known: list[str]) -> str | None:
+    """What was probably meant; dashes, which all options have in common, make none alike."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, known, 1, 0.5)), None)
+    bare = {name.lstrip("-"): name for name in known}
+    return next((bare[name] for name in get_close_matches(word.lstrip("-"), list(bare), 1)), None)
 
 
 def _add_globals(parser: argparse._ActionsContainer, default: Any) -> None:

@@ -42,8 +42,9 @@ def add(to: Commands) -> None:
         "audit",
         show_audit,
         "trust",
-        "List what was done beside checkpoints: labels, seals, imports, deletions",
-        more="Of the whole store, oldest first; of one thread if it is named.",
+        "List what was done beside checkpoints",
+        more="Labels, seals, imports and deletions, oldest first: of the whole store, or of one thread "
+        "if it is named.",
         example="takeback audit --json",
     )
 
@@ -149,7 +150,7 @@ def show_audit(session: Session) -> int:
         for entry in entries
     ]
     if rows:
-        out.table(("when", "what", "thread", "actor", "detail"), rows, folds=4)
+        out.table(("when", "what", "thread", "actor", "detail"), rows, folds=(2, 3, 4))
     else:
         out.line("nothing was done beside checkpoints")
     return 0

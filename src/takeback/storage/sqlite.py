@@ -49,6 +49,8 @@ from takeback.storage.sqlite_rows import (
 )
 
 _ALL = -1  # SQLite's LIMIT for no limit
+# Errors of a transaction that had not come to its commit mark: what they leave never counts.
+_BEFORE_COMMIT = frozenset({apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_WRITE})
 _MANY = 8  # from so many objects on, it pays to look which are there before compressing
 
 
@@ -211,27 +213,40 @@ class SqliteStorage:
 
     def _settle(self, batch: Batch, error: apsw.Error) -> Refusal | None:
         """After an I/O error nothing that the connection says can be believed: open the file anew, and look
-        whether what was to be written is there."""
+        whether what was to be written is there.
+
+        A sync that failed leaves frames that may be lost although they are seen, or come back although they
+        are not. Only when the write-ahead file has been moved and emptied is it decided.
+        """
         self._connections.drop()
+        written: bool | None
         try:
-            written = self._landed(batch)
+            written = self._landed(batch) or False
+            if written or getattr(error, "extendedresult", None) not in _BEFORE_COMMIT:
+                self._file.settle()
+                written = self._landed(batch)
         except TakebackError:
-            raise UnknownOutcome(
-                f"{self._file.path} failed during a write, and cannot be read to see what is there",
-                hint="Open the store again and look at the head before you write",
-            ) from error
+            written = None
         if written:
             return None
+        if written is None:
+            raise UnknownOutcome(
+                f"{self._file.path} failed during a write, and it cannot be told whether that is there",
+                hint="Open the store again and look before you write",
+            ) from error
         raise meaning(error, self._file.path) from error
 
-    def _landed(self, batch: Batch) -> bool:
+    def _landed(self, batch: Batch) -> bool | None:
+        """Whether the batch is there; None where nothing in it would tell."""
         for row in batch.rows:
+            if isinstance(row, Tombstone):
+                info = self.thread_by_uid(batch.tenant, row.uid)
+                return info is not None and info.deleted_us == row.deleted_us
             checkpoint = row.first if isinstance(row, NewThread) else getattr(row, "checkpoint", None)
             if checkpoint is not None:
                 found = self.checkpoint(batch.tenant, checkpoint.uid, checkpoint.version)
-                if found is not None and found.digest == checkpoint.digest:
-                    return True
-        return False
+                return found is not None and found.digest == checkpoint.digest
+        return None
 
     # --- reading
 
@@ -267,7 +282,7 @@ class SqliteStorage:
             self._remember(values[0], info)
             if row[14] is None:
                 raise CorruptObject("the head's checkpoint is missing", thread=name, checkpoint=info.head)
-            return info, read_checkpoint(name, row[14:])
+            return info, read_checkpoint(name, info.uid, row[14:])
 
     def thread_by_uid(self, tenant: str, uid: bytes) -> ThreadInfo | None:
         with self._reading() as connection:
@@ -292,7 +307,7 @@ class SqliteStorage:
             if thread is None:
                 return None
             row = self._one(connection, self._sql["checkpoint"], (thread[0], version))
-            return None if row is None else read_checkpoint(thread[1], row)
+            return None if row is None else read_checkpoint(thread[1], uid, row)
 
     def checkpoints(
         self,
@@ -312,7 +327,7 @@ class SqliteStorage:
             kind = "merges" if merges else "checkpoints"
             sql = self._sql[kind + "_newest_first" if newest_first else kind]
             values = (thread[0], low, high, _ALL if limit is None else limit)
-            return [read_checkpoint(thread[1], row) for row in connection.execute(sql, values)]
+            return [read_checkpoint(thread[1], uid, row) for row in connection.execute(sql, values)]
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
         with self._reading() as connection:
@@ -357,8 +372,12 @@ class SqliteStorage:
         return StoreInfo("sqlite", self._file.path, self._uid, schema, read_only, durability, details)
 
     def damage(self) -> list[str]:
+        said: list[str] = []
         with self._reading() as connection:
-            said = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
+            try:
+                said.extend(str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)"))
+            except apsw.CorruptError as error:  # too damaged to be looked at to the end: that is the answer
+                said.append(str(error))
         return [] if said == ["ok"] else said
 
     def close(self) -> None:

@@ -49,7 +49,6 @@ _NETWORK = frozenset(
 )
 BUSY_SECONDS = 30.0
 _WAL_PAGES = 1000  # after so many frames they are moved into the file
-_WAL_STUBBORN = 4_000  # … and after so many, even if writers must wait for it
 
 
 class SqliteFile:
@@ -81,6 +80,15 @@ class SqliteFile:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}") if not self._marked(
                     connection
                 ) else None
+            finally:
+                connection.close()
+
+    def settle(self) -> None:
+        """Move all that is committed into the file, sync it, and empty the write-ahead file."""
+        with translated(self.path):
+            connection = self.connect()
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             finally:
                 connection.close()
 
@@ -128,7 +136,10 @@ class SqliteFile:
         tables = {
             str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
         }
-        if tables and not {"store", "threads", "checkpoints", "objects"} <= tables:
+        # Tables and version come together, the mark after them; so the version is looked at after the tables.
+        mark = connection.pragma("application_id")
+        finished = schema_version(connection) > 0 and mark in (0, APPLICATION_ID)
+        if tables and not (finished and {"store", "threads", "checkpoints", "objects"} <= tables):
             raise NotAStore(
                 f"{self.path} is a SQLite database that takeback did not write",
                 hint=f"It has the tables {', '.join(sorted(tables)[:5])}; choose another file",
@@ -194,12 +205,14 @@ class WalMover:
                 self._wake.clear()
                 if self._stop:
                     return
-                stubborn = self._asked >= _WAL_STUBBORN
-                mode = apsw.SQLITE_CHECKPOINT_RESTART if stubborn else apsw.SQLITE_CHECKPOINT_PASSIVE
-                # A reader or another process may hold frames back: the next commit asks again, and a
-                # write-ahead file that stays long costs space, never data. `doctor` shows its size.
+                # First what can be moved without making anybody wait; then, in the moment that is left to do,
+                # the rest, so that the next commit begins the write-ahead file anew: a commit that lengthens
+                # the file costs about twice as much to sync as one that writes over old frames.
+                # A reader may hold frames back: the next commit that wakes this asks again, and a file that
+                # stays long costs space, never data. `doctor` shows its size.
                 with contextlib.suppress(apsw.Error):
-                    connection.wal_checkpoint(mode=mode)
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         finally:
             connection.close()
 

@@ -33,7 +33,7 @@ def thread_info(row: Any) -> ThreadInfo:
     )  # fmt: skip
 
 
-def read_checkpoint(thread: str, row: Any) -> Checkpoint:
+def read_checkpoint(thread: str, uid: bytes, row: Any) -> Checkpoint:
     *columns, digest, mac, record = row
     if record_digest(record) != digest:
         raise CorruptObject("the record does not have its digest", thread=thread, checkpoint=columns[0])
@@ -41,7 +41,7 @@ def read_checkpoint(thread: str, row: Any) -> Checkpoint:
         c = read_record(thread, record, digest, mac)
     except CorruptObject as error:
         raise CorruptObject(error.what, thread=thread, checkpoint=columns[0]) from None
-    if _columns(c) != tuple(columns):
+    if (c.uid, *_columns(c)) != (uid, *columns):
         raise CorruptObject("the row says other than its record", thread=thread, checkpoint=columns[0])
     return c
 

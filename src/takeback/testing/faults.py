@@ -208,6 +208,9 @@ class Disk(apsw.VFS):
         self._known.discard(filename)
         self.events.append(Event("deleted", filename, what=syncdir and self.honest))
 
+    def excepthook(self, *_: object) -> bool:
+        return True  # what a hook raises where SQLite cannot hand it on, as when it closes a file
+
     def at(self, operation: str, path: str) -> None:
         if self.hook is not None:
             role = path.rpartition("-")[2]
@@ -226,6 +229,9 @@ class _File(apsw.VFSFile):
     ) -> None:
         self._disk, self._path, self._syncs_folder = disk, path, syncs_folder
         super().__init__("", name, flags)
+
+    def excepthook(self, *_: object) -> bool:
+        return True
 
     def xRead(self, amount: int, offset: int) -> bytes:
         self._disk.at("read", self._path)

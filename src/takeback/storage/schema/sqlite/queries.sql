@@ -95,13 +95,15 @@ FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? ORDER BY version D
 -- name: merges
 -- The merges in a run of checkpoints, by their own small index.
 SELECT version, namespace, kind, line, origin_version, merged_version, undoes, time, digest, mac, record
-FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? AND merged_version IS NOT NULL
+FROM checkpoints INDEXED BY checkpoints_merges
+WHERE thread = ? AND version BETWEEN ? AND ? AND merged_version IS NOT NULL
 ORDER BY version LIMIT ?;
 
 -- name: merges_newest_first
 -- The same, newest first.
 SELECT version, namespace, kind, line, origin_version, merged_version, undoes, time, digest, mac, record
-FROM checkpoints WHERE thread = ? AND version BETWEEN ? AND ? AND merged_version IS NOT NULL
+FROM checkpoints INDEXED BY checkpoints_merges
+WHERE thread = ? AND version BETWEEN ? AND ? AND merged_version IS NOT NULL
 ORDER BY version DESC LIMIT ?;
 
 -- name: labels
