@@ -1,4 +1,4 @@
-"""Writes docs/api.md from the public names, their signatures and docstrings: `python scripts/make_api_docs.py`."""
+"""Writes docs/api.md from the public names, their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Made from the docstrings by `scripts/make_api_docs.py`; a test keeps it complete
 ASYNC = """\
 ## Async
 
-`tb = await takeback.aopen(…)` gives the same names with `await` before what touches the store; `async with` for
-steps and for the store, `async for` over a history. It runs the synchronous library in a few threads of its own.
+`tb = await takeback.aopen(…)` gives the same names, with `await` before what touches the store, `async with` for
+steps and for the store, and `async for` over a history. The work runs in a few threads of its own.
 
 ```python
 async with await takeback.aopen("agent.db") as tb:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
-    from takeback.engine.seals import Seal
+    from takeback.engine.seals import Seal, new_key
     from takeback.engine.verify import Problem, Report
     from takeback.errors import (
         Conflict,
@@ -50,7 +50,7 @@ _HOMES = {
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
-    "takeback.engine.seals": ("Seal",),
+    "takeback.engine.seals": ("Seal", "new_key"),
     "takeback.engine.verify": ("Problem", "Report"),
     "takeback.errors": (
         "Conflict",
@@ -120,5 +120,6 @@ __all__ = [
     "__version__",
     "aopen",
     "errors",
+    "new_key",
     "open",
 ]

@@ -90,8 +90,10 @@ class AsyncRepo:
         """The thread that was written to last."""
     def audit(self) -> AsyncItems[AuditEntry]:
         """What was done beside checkpoints, oldest first: deletions, labels, seals, imports."""
-    def verify(self) -> AsyncItems[Report]:
-        """Every thread's report, one after another; one that is deleted meanwhile is left out."""
+    def verify(
+        self, name: str | None = None, *, seal: Seal | str | None = None, public_key: bytes | None = None
+    ) -> AsyncItems[Report]:
+        """Every thread's report, one after another, or one thread's; also where a head is damaged."""
     async def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""
     async def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> AsyncThread[Any]:

@@ -12,6 +12,7 @@ from takeback.engine import commit as commits
 from takeback.engine import threads, transfer
 from takeback.engine.commit import Identity, Said
 from takeback.engine.context import Context
+from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
 from takeback.errors import BadRequest, ThreadExists, UnknownThread
 from takeback.model import canonical, ids, refs
@@ -166,11 +167,20 @@ class Repo:
         """What was done beside checkpoints, oldest first: deletions, labels, seals, imports."""
         return threads.audit(self._ctx, None)
 
-    def verify(self) -> Iterator[Report]:
-        """Every thread's report, one after another; one that is deleted meanwhile is left out."""
+    def verify(
+        self, name: str | None = None, *, seal: Seal | str | None = None, public_key: bytes | None = None
+    ) -> Iterator[Report]:
+        """Every thread's report, one after another, or one thread's; also where a head is damaged."""
+        if name is not None:
+            yield self._bare(name).verify(seal, public_key=public_key)
+            return
         for info in self.threads():
-            with contextlib.suppress(UnknownThread):
-                yield self.thread(info.name).verify()
+            with contextlib.suppress(UnknownThread):  # deleted meanwhile
+                yield self._bare(info.name).verify()
+
+    def _bare(self, name: str) -> Thread[Any]:
+        """A handle that has not read its head."""
+        return Thread(self._ctx, Identity(name), None)
 
     def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""

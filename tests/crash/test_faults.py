@@ -7,7 +7,6 @@ import contextlib
 import os
 import resource
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,7 +125,7 @@ def both(path: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         return before, holds(repo)
 
 
-@pytest.mark.parametrize("make, others", [(broken, 0), (broken, 1), (full, 0)])
+@pytest.mark.parametrize(("make", "others"), [(broken, 0), (broken, 1), (full, 0)])
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize("name", ACTS)
 def test_each_call_to_the_disk_that_fails(
@@ -326,7 +325,7 @@ def test_a_reader_without_rights_beside_a_writer(shelf: Path) -> None:
                 assert other.thread("main").state == {"items": [0, 1]}
 
         for file in shelf.iterdir():
-            file.chmod(stat.S_IMODE(file.stat().st_mode) & 0o444)
+            file.chmod(0o444)
         shelf.chmod(0o555)
         assert as_nobody(work) == ["done"]
 

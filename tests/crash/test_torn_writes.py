@@ -160,7 +160,6 @@ def test_nor_one_while_frames_are_moved_by_the_stores_own_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_file, "_WAL_PAGES", 20)
-    monkeypatch.setattr(sqlite_file, "_WAL_STUBBORN", 60)
     monkeypatch.setattr(Work, "between", lambda self, step: None)
     store = str(tmp_path / "store.db")
     events = recorded(tmp_path / "store.db", seed=2, steps=40)

@@ -150,12 +150,13 @@ def test_another_kind_of_file(store_path: Path, content: bytes) -> None:
     assert str(store_path) in str(caught.value)
 
 
+OURS = ("store", "threads", "checkpoints", "objects")
 FOREIGN = {
     "other tables": ["CREATE TABLE notes (x)", "CREATE TABLE more (x)"],
     "other tables and a version": ["CREATE TABLE notes (x)", "PRAGMA user_version = 1"],
-    "our table names": [f"CREATE TABLE {name} (x)" for name in ("store", "threads", "checkpoints", "objects", "audit")],
+    "our table names": [f"CREATE TABLE {name} (x)" for name in (*OURS, "audit")],
     "our table names and a version": [
-        *(f"CREATE TABLE {name} (x)" for name in ("store", "threads", "checkpoints", "objects")),
+        *(f"CREATE TABLE {name} (x)" for name in OURS),
         "PRAGMA user_version = 1", "PRAGMA application_id = 252006675",
     ],
     "our mark alone": ["CREATE TABLE notes (x)", f"PRAGMA application_id = {sqlite_file.APPLICATION_ID}"],
@@ -306,7 +307,8 @@ def look(path: Path) -> list[Any]:
     opened = SqliteStorage(os.fspath(path))
     info = opened.info()
     return [
-        names(opened), info.read_only, outcome(lambda: opened.apply(Batch("a", [new_thread("new")]))), info.uid,
+        names(opened), info.read_only, outcome(lambda: opened.apply(Batch("a", [new_thread("new")]))),
+        info.uid,
         opened.damage(), outcome(opened.close), outcome(opened.info),
     ]  # fmt: skip
 
@@ -350,8 +352,8 @@ def test_a_store_in_use_by_its_owner(shared: Path) -> None:
 
 
 def test_frames_that_cannot_be_read_are_not_passed_over(shared: Path) -> None:
-    """After a crash the newest commits lie beside the file. Without a right to look at them there is an error:
-    the file alone would be an old state shown as the present one."""
+    """After a crash the newest commits lie beside the file. Who may not look at them gets an error: the file
+    alone would be an old state, shown as the present one."""
     source, path = shared / "source.db", shared / "folder" / "store.db"
     path.parent.mkdir()
     with store(source) as opened:
@@ -497,7 +499,8 @@ def test_six_processes_make_one_store(store_path: Path) -> None:
 def test_sqlite_of_the_standard_library_can_read_it(store_path: Path) -> None:
     """It is an ordinary database: in another process, any tool may look."""
     made(store_path, "t")
-    script = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT name FROM threads').fetchall())"
+    query = "sqlite3.connect(sys.argv[1]).execute('SELECT name FROM threads').fetchall()"
+    script = f"import sqlite3, sys; print({query})"
     command = [sys.executable, "-c", script, os.fspath(store_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[('t',)]"
@@ -565,8 +568,10 @@ def test_mounts_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (apsw.BusyError, StoreBusy), (apsw.LockedError, StoreBusy), (apsw.FullError, StoreFull),
         (apsw.ReadOnlyError, ReadOnlyStore), (apsw.CorruptError, StoreCorrupt), (apsw.NotADBError, NotAStore),
-        (apsw.CantOpenError, StoreUnavailable), (apsw.PermissionsError, StoreUnavailable), (apsw.IOError, StoreError),
-        (apsw.SQLError, StoreError), (apsw.ConstraintError, StoreError), (apsw.ThreadingViolationError, StoreError),
+        (apsw.CantOpenError, StoreUnavailable), (apsw.PermissionsError, StoreUnavailable),
+        (apsw.IOError, StoreError),
+        (apsw.SQLError, StoreError), (apsw.ConstraintError, StoreError),
+        (apsw.ThreadingViolationError, StoreError),
     ],
 )  # fmt: skip
 def test_meanings(error: type[apsw.Error], kind: type[TakebackError]) -> None:

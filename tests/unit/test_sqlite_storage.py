@@ -36,6 +36,7 @@ from takeback.testing.handles import together
 from takeback.testing.rows import audit, blobs, following, merging, new_thread, run
 
 A = "a"
+SCHEMA = Path(takeback.storage.__file__).parent / "schema" / "sqlite"
 
 
 @pytest.fixture
@@ -81,9 +82,7 @@ COLUMNS = {
 
 
 def test_every_repeated_column_has_a_case() -> None:
-    schema = (Path(takeback.storage.__file__).parent / "schema/sqlite/0001_first.sql").read_text(
-        encoding="utf-8"
-    )
+    schema = (SCHEMA / "0001_first.sql").read_text(encoding="utf-8")
     table = schema.split("CREATE TABLE checkpoints (")[1].split("PRIMARY KEY")[0]
     columns = set(re.findall(r"^    (\w+)", table, re.MULTILINE))
     assert columns - {"thread", "version", "digest", "mac", "record"} == COLUMNS.keys()
@@ -130,7 +129,8 @@ def test_a_record_of_another_thread(store: SqliteStorage) -> None:
     tamper(store, "DELETE FROM checkpoints WHERE thread = 1")
     tamper(store, "UPDATE checkpoints SET thread = 1 WHERE thread = 2")
     for read in (
-        lambda: store.thread(A, "t"), lambda: store.checkpoint(A, row.uid, 0), lambda: store.checkpoints(A, row.uid, 0, 9)
+        lambda: store.thread(A, "t"), lambda: store.checkpoint(A, row.uid, 0),
+        lambda: store.checkpoints(A, row.uid, 0, 9)
     ):  # fmt: skip
         with pytest.raises(CorruptObject) as caught:
             read()
@@ -150,7 +150,7 @@ def test_a_missing_head(store: SqliteStorage) -> None:
     "payload", [b"", b"short", b"compressible " * 200, random.Random(1).randbytes(3_000)], ids=len
 )
 def test_a_damaged_object(store: SqliteStorage, payload: bytes) -> None:
-    """Stored bytes are checked on every reading: a flipped bit, a wrong size, codec or digest; none is an answer."""
+    """Stored bytes are checked on every reading: a flipped bit, a wrong size or codec is never an answer."""
     (digest,) = objects = blobs(payload)
     ok(store, objects=objects)
     ((codec_, size, data),) = store._connections.writer().execute("SELECT codec, size, data FROM objects")
@@ -183,13 +183,15 @@ def test_any_damage_to_a_frame_is_found() -> None:
     kind, data = codec.pack(payload)
     digest = canonical.digest(payload)
     assert kind == codec.ZSTD
+    refusals = 0
     for place in range(len(data)):
         for bit in range(8):
             damaged = data[:place] + bytes([data[place] ^ (1 << bit)]) + data[place + 1 :]
             try:
                 assert codec.unpack(digest, kind, len(payload), damaged) == payload
-            except CorruptObject as error:
-                assert "object" in str(error)
+            except CorruptObject:
+                refusals += 1
+    assert refusals > 8 * len(data) - 16
 
 
 def test_two_digests_with_one_index_key(store: SqliteStorage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,8 +265,8 @@ def failing(store_path: Path) -> Iterator[Failing]:
 
 @pytest.mark.parametrize("call", ["write wal", "sync wal"])
 def test_a_commit_that_fails_on_disk(failing: Failing, call: str) -> None:
-    """Either the row is there and the commit succeeded, or it is not and there is an error: never an error for
-    what is there, nor success for what is not. Then the store works on."""
+    """There is an error and no row; then the same commit is written. An error for what is there would be
+    as wrong as success for what is not."""
     row = new_thread("t")
     ok(failing.store, row)
     mine = following(row.first)
@@ -349,14 +351,19 @@ def test_an_outcome_that_cannot_be_found_out(failing: Failing) -> None:
 
 
 def test_another_threads_snapshot_survives_a_failure_elsewhere(failing: Failing) -> None:
-    """Settling drops connections. Who was reading gets an error at most, and the next snapshot is one moment."""
+    """Settling drops connections. Who was reading gets an error at most; the next snapshot is one moment."""
     row = new_thread("t")
     ok(failing.store, row)
     store = failing.store
-    with pytest.raises(StoreError), store.snapshot():
-        assert store.thread(A, "t") is not None
-        failing.when(lambda seen: seen == "write wal")
-        store.apply(Batch(A, [NewCheckpoint(following(row.first))]))
+
+    def fail_inside() -> None:
+        with store.snapshot():
+            assert store.thread(A, "t") is not None
+            failing.when(lambda seen: seen == "write wal")
+            store.apply(Batch(A, [NewCheckpoint(following(row.first))]))
+
+    with pytest.raises(StoreError):
+        fail_inside()
     failing.disk.hook = None
     mine = following(row.first)
     with store.snapshot():
@@ -390,12 +397,12 @@ def test_frames_are_moved_into_the_file(
     ok(store, row)
     written, head, rounds = 0, row.first, 0
     wal = Path(f"{store_path}-wal")
-    while written < 3 * wal.stat().st_size + 4096 * 200 and rounds < 3_000:
+    while written < 2 * wal.stat().st_size and rounds < 3_000:
         head, rounds = following(head), rounds + 1
         payload = random.Random(rounds).randbytes(12_000)
         ok(store, NewCheckpoint(head), objects=blobs(payload))
         written += len(payload)
-    assert written >= 3 * wal.stat().st_size
+    assert written >= 2 * wal.stat().st_size
     assert threading.current_thread().name != "takeback-wal"
     assert "takeback-wal" in [thread.name for thread in threading.enumerate()]
     assert store_path.stat().st_size > 4096 * 50
@@ -549,8 +556,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
 
 def test_every_named_statement_says_what_it_is_for() -> None:
     """One sentence each, under a name of its own; and every statement is one that SQLite takes."""
-    path = Path(takeback.storage.__file__).parent / "schema/sqlite/queries.sql"
-    text = path.read_text(encoding="utf-8")
+    text = (SCHEMA / "queries.sql").read_text(encoding="utf-8")
     names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
     explained = re.findall(r"^-- name: (\w+)\n-- [A-Z][^\n]*\.$", text, re.MULTILINE)
     assert names == explained
@@ -563,7 +569,8 @@ def test_every_named_statement_says_what_it_is_for() -> None:
 
 PLANS = {
     "read_object": "objects_hash", "find_object": "objects_hash", "living_thread": "threads_living",
-    "thread_by_uid": "threads_uid", "merges": "checkpoints_merges", "merges_newest_first": "checkpoints_merges",
+    "thread_by_uid": "threads_uid", "merges": "checkpoints_merges",
+    "merges_newest_first": "checkpoints_merges",
     "checkpoint": "PRIMARY KEY", "checkpoints": "PRIMARY KEY", "checkpoints_newest_first": "PRIMARY KEY",
     "labels": "PRIMARY KEY",
 }  # fmt: skip

@@ -66,16 +66,22 @@ class Session:
         """The thread that was named, else the one written to last; it exists."""
         from takeback import UnknownThread
 
-        repo = self.repo()
+        name = self.thread_name()
+        thread = self.repo().thread(name)
+        if not thread.exists:
+            raise UnknownThread(f"there is no thread {name!r}", hint="`takeback threads` lists them")
+        return thread
+
+    def thread_name(self) -> str:
+        """The name of the thread that was named, else of the one written to last."""
+        from takeback import UnknownThread
+
         name = self.named or self._latest()
         if name is None:
             raise UnknownThread(
                 "there is no thread in this store yet", hint="`takeback commit` makes one: see its --help"
             )
-        thread = repo.thread(name)
-        if not thread.exists:
-            raise UnknownThread(f"there is no thread {name!r}", hint="`takeback threads` lists them")
-        return thread
+        return name
 
     def thread_to_write(self, agent: str | None, user: str | None) -> Thread[Any]:
         """The same, or a new one: what commits may begin a thread, and a store."""

@@ -77,12 +77,10 @@ def verify(session: Session) -> int:
         raise BadRequest("a seal is of one thread", hint="Leave --all out")
     if args.public_key and not args.seal:
         raise BadRequest("--public-key checks the signature of a seal", hint="Give --seal too")
-    if args.all:
-        reports = list(session.repo().verify())
-    else:
-        seal = file_bytes(args.seal).decode("utf-8", "replace") if args.seal else None
-        key = public_key(args.public_key) if args.public_key else None
-        reports = [session.thread().verify(seal, public_key=key)]
+    seal = file_bytes(args.seal).decode("utf-8", "replace") if args.seal else None
+    key = public_key(args.public_key) if args.public_key else None
+    name = None if args.all else session.thread_name()
+    reports = list(session.repo().verify(name, seal=seal, public_key=key))
     sound = all(report.ok for report in reports)
     if session.out.json:
         session.out.document({"ok": sound, "threads": [report.as_dict() for report in reports]})
@@ -92,10 +90,12 @@ def verify(session: Session) -> int:
 
 
 def seal_head(session: Session) -> int:
-    from takeback.cli.values import private_key, write_new
+    from takeback.cli.values import private_key, refuse_existing, write_new
 
     args, out = session.args, session.out
     key = private_key(args.private_key) if args.private_key else None
+    if args.out:
+        refuse_existing(args.out)  # before the audit log says that there is a seal
     seal = session.thread().seal(private_key=key)
     if args.out:
         write_new(args.out, seal.dumps())
@@ -111,8 +111,8 @@ def seal_head(session: Session) -> int:
 
 
 def make_keys(session: Session) -> int:
+    from takeback import new_key
     from takeback.cli.values import key_texts, write_new
-    from takeback.engine.seals import new_key
     from takeback.errors import BadRequest
 
     name, out = session.args.file, session.out

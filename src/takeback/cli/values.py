@@ -60,6 +60,12 @@ def file_bytes(name: str) -> bytes:
         raise _bad(f"{name} cannot be read: {error.strerror}") from None
 
 
+def refuse_existing(name: str) -> None:
+    """Nothing is written over; said before anything else is done."""
+    if os.path.lexists(name):
+        raise _bad(f"{name} exists already", "Choose another name; nothing is written over")
+
+
 def write_new(name: str, text: str, *, private: bool = False) -> None:
     """A new file, which only its owner reads if it is private; an old one is never written over."""
     try:

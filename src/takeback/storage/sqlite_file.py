@@ -300,6 +300,8 @@ def _may_create(path: str, *, create: bool) -> bool:
         raise StoreUnavailable(f"there is no folder {folder}", hint="Make it first")
     if not os.access(folder, os.W_OK):
         raise ReadOnlyStore(f"nothing can be written in {folder}")
+    # For its owner alone, as SQLite then makes the files beside it too: states hold what people said.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     return True
 
 

@@ -48,8 +48,8 @@ class Checks(RuleBasedStateMachine):
         self.held: list[Holding] = []
         self.written: dict[tuple[bytes, int], tuple[bytes, bytes]] = {}
         self.prints: dict[tuple[int, int], Any] = {}
-        self.roots: dict[bytes, Any] = {}
-        self.values: dict[Any, bytes] = {}
+        self.value_of: dict[bytes, Any] = {}
+        self.root_of: dict[Any, bytes] = {}
         self.repo = self._open()
 
     def teardown(self) -> None:
@@ -113,8 +113,8 @@ class Checks(RuleBasedStateMachine):
             row.previous == (before.digest if before else b""), f"{row} does not follow the one before it"
         )
         root = row.state_root
-        is_true(self.values.setdefault(value, root) == root, f"{row} has another root than an equal value")
-        is_true(self.roots.setdefault(root, value) == value, f"{row} has the root of another value")
+        is_true(self.root_of.setdefault(value, root) == root, f"{row} has another root than an equal value")
+        is_true(self.value_of.setdefault(root, value) == value, f"{row} has the root of another value")
 
     def _reads(self, thread: Thread[Any], line: Line, version: int) -> None:
         state = thread.at(version).state

@@ -7,7 +7,6 @@ import itertools
 import os
 import random
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -404,7 +403,3 @@ def _name(names: dict[str, _Inode], name: str, inode: _Inode | None) -> None:
         names.pop(name, None)
     else:
         names[name] = inode
-
-
-# On Windows there is neither fork nor SIGKILL, and a store's locks are others.
-assert sys.platform != "win32", "faults are made with fork and SIGKILL"

@@ -7,7 +7,6 @@ model says that it is unsure.
 
 from __future__ import annotations
 
-import copy
 import struct
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -24,12 +23,6 @@ class Gone:
 
     def __repr__(self) -> str:
         return "GONE"
-
-    def __copy__(self) -> Gone:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Gone:
-        return self
 
 
 GONE: Final = Gone()
@@ -93,6 +86,20 @@ def same(a: Any, b: Any) -> bool:
     return bool(fingerprint(a) == fingerprint(b))
 
 
+def fresh(value: Any) -> Any:
+    """A copy that shares nothing, not even with itself, as what was encoded and read again."""
+    if isinstance(value, dict):
+        return {key: fresh(item) for key, item in value.items()}
+    return [fresh(item) for item in value] if isinstance(value, list) else value
+
+
+def fresh(value: Any) -> Any:
+    """A copy that shares nothing, not even with itself, as what was encoded and read again."""
+    if isinstance(value, dict):
+        return {key: fresh(item) for key, item in value.items()}
+    return [fresh(item) for item in value] if isinstance(value, list) else value
+
+
 def at(value: Any, place: Place) -> Any:
     """What stands at a place."""
     for part in place:
@@ -102,25 +109,25 @@ def at(value: Any, place: Place) -> Any:
 
 def edited(value: Any, edits: Mapping[Place, Any]) -> Any:
     """A copy with the edits made: values are set first, then items removed from the back, then appended."""
-    whole = {"": copy.deepcopy(value)}
+    whole = {"": fresh(value)}
     for place, new in sorted(edits.items(), key=lambda edit: _turn(*edit)):
         parent = at(whole, ("", *place[:-1]))
         if isinstance(parent, list) and place[-1] in ("-", len(parent)) and new is not GONE:
-            parent.append(copy.deepcopy(new))
+            parent.append(fresh(new))
         elif new is GONE:
             del parent[_spot(parent, place[-1])]
         else:
-            parent[_spot(parent, place[-1], new=True)] = copy.deepcopy(new)
+            parent[_spot(parent, place[-1], new=True)] = fresh(new)
     return whole[""]
 
 
 def extended(value: Any, place: Place, items: Iterable[Any]) -> Any:
     """A copy with items added to the list at a place."""
-    whole = {"": copy.deepcopy(value)}
+    whole = {"": fresh(value)}
     target = at(whole, ("", *place))
     if not isinstance(target, list):
         raise Refused("bad_path")
-    target.extend(copy.deepcopy(list(items)))
+    target.extend(fresh(list(items)))
     return whole[""]
 
 
@@ -216,7 +223,7 @@ class Model:
             raise Refused("thread_exists")
         first = Version(
             kind=kind,
-            value=copy.deepcopy(value),
+            value=fresh(value),
             undo=[],
             redo=[],
             parents=[] if source is None else [source],
@@ -305,7 +312,7 @@ class Model:
 
     def _add(self, name: str, kind: str, value: Any, *, undo: list[int], redo: list[int],
              parents: list[Node], restores: Node | None = None) -> None:  # fmt: skip
-        made = Version(kind=kind, value=copy.deepcopy(value), undo=undo, redo=redo, parents=parents,
+        made = Version(kind=kind, value=fresh(value), undo=undo, redo=redo, parents=parents,
                        restores=restores)  # fmt: skip
         self.threads[name]["versions"].append(made)
 

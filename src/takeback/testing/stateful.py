@@ -24,20 +24,31 @@ from takeback.testing.model import GONE, Outcome, Place, Refused, edited, extend
 from takeback.testing.places import StorePlace
 from takeback.thread import Thread
 
-_NAMES = ["a", "b", "c", "d"]
-_LABELS = ["start", "good", "v1"]
+_NAMES = ["a", "b", "c"]
+_LABELS = ["good", "v1"]
+_MOVES = [
+    ["undo"],
+    ["undo", "undo"],
+    ["redo"],
+    ["redo", "redo"],
+    ["write"],
+    ["rollback"],
+    ["bookmark", "undo"],
+]
 
 
 class StoreMachine(Checks):
     """Every verb of a thread, alone and beside others. `make` gives an empty place for each run."""
 
     make: ClassVar[Callable[[], StorePlace]]
+    states: ClassVar[st.SearchStrategy[Any]]
+    values: ClassVar[st.SearchStrategy[Any]]
 
     # --- threads come into being
 
-    @rule(data=st.data(), value=strategies.states(), how=st.sampled_from(["initial", "commit", "step"]))
-    def create(self, data: st.DataObject, value: Any, how: str) -> None:
-        name = data.draw(st.sampled_from(_NAMES), label="name")
+    @rule(data=st.data(), how=st.sampled_from(["initial", "commit", "step"]))
+    def create(self, data: st.DataObject, how: str) -> None:
+        name, value = data.draw(st.sampled_from(_NAMES), label="name"), data.draw(self.states, label="state")
         if name in self.model.threads:
             self.handles[name] = self.repo.thread(name, initial={"ignored": True})
             return
@@ -65,7 +76,7 @@ class StoreMachine(Checks):
         if made is not None:
             self.handles[new] = made
 
-    @precondition(lambda self: self.model.threads)
+    @precondition(lambda self: len(self.model.threads) > 1)
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         name = self.some_thread(data)
@@ -76,10 +87,10 @@ class StoreMachine(Checks):
     # --- versions are made
 
     @precondition(lambda self: self.model.threads)
-    @rule(data=st.data(), value=strategies.states() | st.just(GONE))
-    def commit(self, data: st.DataObject, value: Any) -> None:
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
         """Also of the state as it is, as it was read."""
-        name = self.some_thread(data)
+        name, value = self.some_thread(data), data.draw(self.states | st.just(GONE), label="state")
         thread = self.thread(name)
         made = thread.commit(thread.state if value is GONE else value, reason="because", meta={"n": 1})
         is_true((made.reason, made.meta) == ("because", {"n": 1}), "what was said is not what was recorded")
@@ -89,18 +100,16 @@ class StoreMachine(Checks):
     @rule(data=st.data())
     def patch(self, data: st.DataObject) -> None:
         name = self.some_thread(data)
-        edits = data.draw(strategies.edits(self.model.value(name)), label="edits")
+        edits = data.draw(strategies.edits(self.model.value(name), self.values), label="edits")
         self.thread(name).patch(as_patch(edits))
         self.model.write(name, edited(self.model.value(name), edits), "patch")
 
     @precondition(lambda self: self.model.threads)
-    @rule(
-        data=st.data(), items=st.lists(strategies.values(4), max_size=5) | strategies.big().map(lambda v: [v])
-    )
-    def extend(self, data: st.DataObject, items: list[Any]) -> None:
+    @rule(data=st.data())
+    def extend(self, data: st.DataObject) -> None:
         """Also to what is no list, which is refused."""
         name = self.some_thread(data)
-        value = self.model.value(name)
+        value, items = self.model.value(name), data.draw(st.lists(self.values, max_size=5), label="items")
         place = data.draw(st.sampled_from(list_places(value) or strategies.places(value)), label="place")
         self.both(
             lambda: self.thread(name).extend(place, items),
@@ -112,8 +121,12 @@ class StoreMachine(Checks):
     def step(self, data: st.DataObject, ends: str) -> None:
         name = self.some_thread(data)
         value = self.model.value(name)
-        edits = data.draw(strategies.edits(value), label="edits")
-        theirs = data.draw(strategies.edits(value), label="theirs") if ends == "beside another" else None
+        edits = data.draw(strategies.edits(value, self.values), label="edits")
+        theirs = (
+            data.draw(strategies.edits(value, self.values), label="theirs")
+            if ends == "beside another"
+            else None
+        )
         ours = value if ends == "unchanged" else edited(value, edits)
         with self.merging_end(name, value, ours, theirs), self.thread(name).step("s") as s:
             s.state = edited(s.state, edits)
@@ -168,16 +181,28 @@ class StoreMachine(Checks):
         is_true(receipt.checkpoint.origin is not None, "a rollback that does not say where to")
 
     @precondition(lambda self: self.model.threads)
-    @rule(data=st.data())
-    def undo(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), moves=st.lists(st.sampled_from(_MOVES), max_size=6))
+    def walk(self, data: st.DataObject, moves: list[list[str]]) -> None:
+        """Back and forth on one thread, and new operations in between."""
         name = self.some_thread(data)
-        self.both(lambda: self.thread(name).undo(), lambda: self.model.undo(name))
+        for number, move in enumerate(move for several in moves for move in several):
+            self.move(name, move, number)
 
-    @precondition(lambda self: self.model.threads)
-    @rule(data=st.data())
-    def redo(self, data: st.DataObject) -> None:
-        name = self.some_thread(data)
-        self.both(lambda: self.thread(name).redo(), lambda: self.model.redo(name))
+    def move(self, name: str, move: str, number: int) -> None:
+        thread, version = self.thread(name), number * 3 % (self.model.last(name) + 1)
+        if move == "undo":
+            self.both(thread.undo, lambda: self.model.undo(name))
+        elif move == "redo":
+            self.both(thread.redo, lambda: self.model.redo(name))
+        elif move == "bookmark":
+            thread.undo(thread.at(version).checkpoint.bookmark)
+            self.model.undo_to(name, version)
+        elif move == "rollback":
+            thread.rollback(version)
+            self.model.rollback(name, version)
+        else:
+            thread.commit({"move": number})
+            self.model.write(name, {"move": number}, "commit")
 
     @precondition(lambda self: self.model.threads)
     @rule(data=st.data())
@@ -201,12 +226,36 @@ class StoreMachine(Checks):
     @precondition(lambda self: len(self.model.threads) > 1)
     @rule(data=st.data())
     def merge(self, data: st.DataObject) -> None:
-        name, other = self.some_thread(data), self.some_thread(data)
+        self.merge_of(self.some_thread(data), self.some_thread(data))
+
+    def merge_of(self, name: str, other: str) -> None:
         node = None if name == other else (self.model.threads[other]["number"], self.model.last(other))
         thread = self.thread(name)
         self.merge_or_clash(
             name, lambda: thread.merge(other), lambda: self.model.merging(name, other), "merge", merges=node
         )
+
+    @precondition(lambda self: 0 < len(self.model.threads) < len(_NAMES))
+    @rule(data=st.data(), rounds=st.integers(min_value=1, max_value=3), after=st.sampled_from(["", "undo"]))
+    def part_and_meet(self, data: st.DataObject, rounds: int, after: str) -> None:
+        """A fork, work on both sides, and merges in either direction; the second of two brings nothing."""
+        name = self.some_thread(data)
+        new = next(free for free in _NAMES if free not in self.model.threads)
+        self.handles[new] = self.thread(name).fork(name=new)
+        self.model.fork(name, self.model.last(name), new)
+        for number in range(rounds):
+            for side in (name, new):
+                place = next(iter(list_places(self.model.value(side))), None)
+                if place is not None:
+                    self.thread(side).append(place, f"{side} {number}")
+                    self.model.write(
+                        side, extended(self.model.value(side), place, [f"{side} {number}"]), "append"
+                    )
+            one, other = data.draw(st.permutations([name, new]), label="into and from")
+            for _ in range(2):
+                self.merge_of(one, other)
+        if after:
+            self.move(name, after, 0)
 
     # --- labels
 
@@ -251,7 +300,7 @@ class StoreMachine(Checks):
         elif how == "rollback":
             self.both(lambda: held.handle.rollback(held.version), lambda: self.late_rollback(name, held))
         elif how == "commit":
-            self.late_commit(name, held, data.draw(strategies.states(), label="state"), merging=merging)
+            self.late_commit(name, held, data.draw(self.states, label="state"), merging=merging)
         else:
             self.late_edit(name, held, data, how, merging=merging)
         if name in self.model.threads:
@@ -276,7 +325,7 @@ class StoreMachine(Checks):
     def late_edit(self, name: str, held: Holding, data: st.DataObject, how: str, *, merging: bool) -> None:
         on: Any = "merge" if merging else "raise"
         if how == "patch":
-            edits = data.draw(strategies.edits(held.value), label="edits")
+            edits = data.draw(strategies.edits(held.value, self.values), label="edits")
             act: Callable[[], Checkpoint] = lambda: held.handle.patch(as_patch(edits), on_conflict=on)  # noqa: E731 (one of two)
             change: Callable[[Any], Any] = lambda value: edited(value, edits)  # noqa: E731 (one of two)
         else:
@@ -408,6 +457,16 @@ def _value_at(value: Any, place: Place) -> Any:
     return value
 
 
-def build_machine(make: Callable[[], StorePlace]) -> type[StoreMachine]:
+def build_machine(
+    make: Callable[[], StorePlace],
+    *,
+    states: st.SearchStrategy[Any] | None = None,
+    values: st.SearchStrategy[Any] | None = None,
+) -> type[StoreMachine]:
     """The machine for a kind of storage; its `TestCase` is what a test file names."""
-    return type("StoreMachine", (StoreMachine,), {"make": staticmethod(make)})
+    members = {
+        "make": staticmethod(make),
+        "states": strategies.states() if states is None else states,
+        "values": strategies.values(4) if values is None else values,
+    }
+    return type("StoreMachine", (StoreMachine,), members)

@@ -46,18 +46,27 @@ def values(max_leaves: int = 12) -> st.SearchStrategy[Any]:
         lambda inner: st.lists(inner, max_size=5) | st.dictionaries(keys(), inner, max_size=5),
         max_leaves=max_leaves,
     )
-    return small | big()
+    return st.one_of([small] * 9 + [big()])
 
 
 def big() -> st.SearchStrategy[Any]:
     """Values beyond the sizes at which a tree begins new nodes: long lists, wide dicts, long strings."""
-    count, seed = st.sampled_from([20, 90, 300, 500]), st.integers(min_value=0, max_value=3)
-    return st.one_of(
-        st.builds(long_list, count, seed),
-        st.builds(lambda n, s: {f"key {i}": item for i, item in enumerate(long_list(n, s))}, count, seed),
-        st.builds(lambda n, s: f"{s}" * n * 40, count, seed),
-        st.builds(lambda n, s: [{"rows": long_list(n, s)}, long_list(n // 2, s)], count, seed),
+    return st.builds(
+        _big,
+        st.sampled_from(["list", "dict", "text", "nested"]),
+        st.sampled_from([20, 90, 300, 500]),
+        st.integers(min_value=0, max_value=3),
     )
+
+
+def _big(kind: str, count: int, seed: int) -> Any:
+    if kind == "list":
+        return long_list(count, seed)
+    if kind == "dict":
+        return {f"key {number}": item for number, item in enumerate(long_list(count, seed))}
+    if kind == "text":
+        return f"{seed}" * count * 40
+    return [{"rows": long_list(count, seed)}, long_list(count // 2, seed)]
 
 
 def long_list(count: int, seed: int) -> list[Any]:
@@ -79,6 +88,15 @@ def states() -> st.SearchStrategy[Any]:
     return st.one_of(common, common, common, values())
 
 
+def plain_values() -> st.SearchStrategy[Any]:
+    """Few and small, so that much is done in little time, and what is done meets."""
+    return st.sampled_from([0, 1, 1.0, -0.0, "x", None, [], [1], {"a": 1}])
+
+
+def plain_states() -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({"log": st.lists(plain_values(), max_size=3), "n": plain_values()})
+
+
 def places(value: Any, place: Place = ()) -> list[Place]:
     """Every place in a value, the whole first; of a long list only some."""
     found: list[Place] = [place]
@@ -94,7 +112,7 @@ def places(value: Any, place: Place = ()) -> list[Place]:
 
 
 @st.composite
-def edits(draw: st.DrawFn, value: Any) -> dict[Place, Any]:
+def edits(draw: st.DrawFn, value: Any, new: st.SearchStrategy[Any]) -> dict[Place, Any]:
     """Edits of a value that all lead somewhere, and of which none lies within another; one per list."""
     there = places(value)
     inside = [place for place in there if place]
@@ -110,7 +128,7 @@ def edits(draw: st.DrawFn, value: Any) -> dict[Place, Any]:
             break
         if not any(_meet(place, other, value) for other in found):
             gone = place in there and draw(st.booleans())
-            found[place] = GONE if gone else draw(values(4))
+            found[place] = GONE if gone else draw(new)
     return found
 
 
