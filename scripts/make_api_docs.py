@@ -21,8 +21,9 @@ Made from the docstrings by `scripts/make_api_docs.py`; a test keeps it complete
 ASYNC = """\
 ## Async
 
-`tb = await takeback.aopen(…)` gives the same names, with `await` before what touches the store, `async with` for
-steps and for the store, and `async for` over a history. The work runs in a few threads of its own.
+`tb = await takeback.aopen(…)` gives the same names, with `await` before what touches the store,
+`async with` for steps and for the store, and `async for` over a history. The work runs in a few threads
+of its own.
 
 ```python
 async with await takeback.aopen("agent.db") as tb:
@@ -65,6 +66,8 @@ def _entry(name: str, thing: Any) -> str:
 
 
 def _value(name: str, thing: Any) -> str:
+    if inspect.isfunction(thing):
+        return f"### {name}\n\n`{name}{_signature(thing)}`\n\n{_doc(thing)}\n"
     if not inspect.isclass(thing):
         return f"### {name}\n\n`{thing!r}`: {_doc(type(thing))}\n"
     fields = [f"`{field}`" for field in getattr(thing, "__struct_fields__", ())]

@@ -162,7 +162,7 @@ def cut(disk: Disk, outcome: str, before: dict[str, Any], after: dict[str, Any],
     """Power goes just after the caller was answered."""
     (answered,) = [index for index, event in enumerate(disk.events) if event.kind == "note"]
     folder.mkdir(exist_ok=True)
-    for image in power_cuts(disk.events, [answered] * 3, seed=answered):
+    for image in power_cuts(disk.events, [answered] * 2, seed=answered):
         for left in folder.iterdir():
             left.unlink()
         image.lay(folder)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -364,6 +365,27 @@ def test_many_processes_make_the_store_at_once(store_path: Path, round_: int) ->
     db = apsw.Connection(os.fspath(store_path))
     assert (db.pragma("auto_vacuum"), db.pragma("application_id")) == (2, sqlite_file.APPLICATION_ID)
     db.close()
+
+
+def test_making_a_store_waits_for_another_who_makes_it(store_path: Path) -> None:
+    """SQLite does not wait by itself where the journal changes: the file is there, locked and still empty."""
+    held, ours = os.pipe()
+
+    def work(child: Child) -> None:
+        connection = apsw.Connection(os.fspath(store_path))
+        connection.execute("BEGIN IMMEDIATE")
+        os.write(ours, b"h")
+        time.sleep(0.3)
+        connection.execute("ROLLBACK")
+        connection.close()
+
+    child = Running(work)
+    os.close(ours)
+    assert os.read(held, 1) == b"h"
+    with takeback.open(store_path) as repo:
+        assert repo.thread("t", initial={}).version == 0
+    os.close(held)
+    child.wait()
 
 
 def test_threads_of_one_handle(store_path: Path) -> None:

@@ -12,4 +12,4 @@ from takeback.testing.stateful import build_machine
 TestMachine = build_machine(
     lambda: FolderPlace(lambda folder: SqliteStorage(f"{folder}/store.db", durability="relaxed"))
 ).TestCase
-TestMachine.settings = settings(stateful_step_count=40)
+TestMachine.settings = settings(max_examples=settings.default.max_examples // 4)

@@ -320,7 +320,7 @@ def network_filesystem(w):
     takeback.open(w.path)
 
 
-@case(errors.UnknownOutcome, "during a write", "look at the head")
+@case(errors.UnknownOutcome, "during a write", "Open the store again")
 def unknown_outcome(w):
     def vanish(place):
         if place == "commit":

@@ -72,7 +72,7 @@ class SqliteFile:
             try:
                 if not self._ours(connection) and not self.read_only:
                     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                    connection.execute("PRAGMA journal_mode = WAL")
+                    _patiently(connection, "PRAGMA journal_mode = WAL")
                 if self.read_only:
                     refuse_newer(schema_version(connection), self.path)
                     return
@@ -167,6 +167,19 @@ class _Patience:
             return False
         time.sleep(random.uniform(0.0001, min(0.0005 * (tries + 1), 0.02)))
         return True
+
+
+def _patiently(connection: apsw.Connection, sql: str) -> None:
+    """For a change of journal SQLite itself does not wait, when others make the same store at this moment."""
+    patience, tries = _Patience(), 0
+    while True:
+        try:
+            connection.execute(sql)
+            return
+        except apsw.BusyError:
+            if not patience(tries):
+                raise
+            tries += 1
 
 
 class WalMover:

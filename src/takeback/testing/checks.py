@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import msgspec
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from takeback.errors import MergeConflict, TakebackError
 from takeback.model.records import Checkpoint
 from takeback.repo import Repo
-from takeback.testing.model import Line, Model, fingerprint
+from takeback.testing.model import Line, Model, Outcome, Refused, edited, fingerprint
 from takeback.testing.places import StorePlace
 from takeback.thread import Thread
 
@@ -153,6 +156,67 @@ class Checks(RuleBasedStateMachine):
             here = self.repo.thread(name)
             is_true(_shown(there) == _shown(here), f"{name} came out as another thread")
             is_true(there.verify().ok, f"{name} does not verify where it was brought in")
+
+    # --- one act on both sides
+
+    def both(self, act: Callable[[], Any], expect: Callable[[], Any]) -> Any:
+        """Done on both sides, or refused on both with one kind of error."""
+        try:
+            expect()
+        except Refused as refusal:
+            with self.expecting(refusal.kind):
+                act()
+            return None
+        return act()
+
+    @contextlib.contextmanager
+    def expecting(self, kind: str, family: type[TakebackError] | None = None) -> Iterator[None]:
+        try:
+            yield
+        except TakebackError as error:
+            fits = error.kind == kind or (family is not None and isinstance(error, family))
+            is_true(fits, f"refused as {error.kind}, and not as {kind}: {error}")
+        else:
+            is_true(False, f"done, and should have been refused as {kind}")
+
+    def merge_or_clash(
+        self,
+        name: str,
+        act: Callable[[], Checkpoint],
+        expect: Callable[[], Outcome | None],
+        kind: str,
+        merges: tuple[int, int] | None = None,
+    ) -> None:
+        """A merge: refused, nothing to do, a clash, or a value."""
+        try:
+            outcome = expect()
+        except Refused as refusal:
+            with self.expecting(refusal.kind):
+                act()
+            return
+        try:
+            made = act()
+        except MergeConflict as error:
+            is_true(outcome is not None, f"a clash where there was nothing to merge: {error}")
+            assert outcome is not None
+            self.clashes(outcome, error)
+            return
+        if outcome is None:
+            is_true(made.version == self.model.last(name), "a merge of nothing made a version")
+            return
+        self.settle(name, outcome, kind, merges)
+
+    def clashes(self, outcome: Outcome, error: MergeConflict) -> None:
+        is_true(bool(outcome.clashes) or outcome.unsure, f"a clash where there is none: {error}")
+        if not outcome.unsure:
+            found = [clash.path for clash in error.conflicts]
+            is_true(found == outcome.clashes, f"clashes at {found}, and not at {outcome.clashes}")
+
+    def settle(self, name: str, outcome: Outcome, kind: str, merges: tuple[int, int] | None = None) -> None:
+        """The merge was made: with the model's value or, where more than one is right, the store's."""
+        is_true(not outcome.clashes, f"both changed {outcome.clashes}, and one was overwritten")
+        value = edited(self.repo.thread(name).state, {}) if outcome.unsure else outcome.value
+        self.model.write(name, value, kind, merges=merges)
 
     # --- inside
 

@@ -93,13 +93,6 @@ def fresh(value: Any) -> Any:
     return [fresh(item) for item in value] if isinstance(value, list) else value
 
 
-def fresh(value: Any) -> Any:
-    """A copy that shares nothing, not even with itself, as what was encoded and read again."""
-    if isinstance(value, dict):
-        return {key: fresh(item) for key, item in value.items()}
-    return [fresh(item) for item in value] if isinstance(value, list) else value
-
-
 def at(value: Any, place: Place) -> Any:
     """What stands at a place."""
     for part in place:

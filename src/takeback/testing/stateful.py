@@ -8,7 +8,7 @@ What is compared after each step is in `Checks`; what is done, here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import precondition, rule
 
 from takeback.engine.patch import DELETE
-from takeback.errors import Conflict, MergeConflict, TakebackError, Unstorable
+from takeback.errors import Conflict, MergeConflict, Unstorable
 from takeback.model.records import Checkpoint
 from takeback.testing import strategies
 from takeback.testing.checks import Checks, Holding, is_true
@@ -138,7 +138,9 @@ class StoreMachine(Checks):
                 s.state = edited(value, {})
 
     @contextlib.contextmanager
-    def merging_end(self, name: str, base: Any, ours: Any, theirs: Mapping[Place, Any] | None) -> Any:
+    def merging_end(
+        self, name: str, base: Any, ours: Any, theirs: Mapping[Place, Any] | None
+    ) -> Iterator[None]:
         """What the end of a step comes to, by the number of versions that are there afterwards."""
         before = self.thread(name).refresh().version
         if theirs is not None:
@@ -370,65 +372,6 @@ class StoreMachine(Checks):
 
     def thread(self, name: str) -> Thread[Any]:
         return self.handles[name]
-
-    def both(self, act: Callable[[], Any], expect: Callable[[], Any]) -> Any:
-        """Done on both sides, or refused on both with one kind of error."""
-        try:
-            expect()
-        except Refused as refusal:
-            with self.expecting(refusal.kind):
-                act()
-            return None
-        return act()
-
-    @contextlib.contextmanager
-    def expecting(self, kind: str, family: type[TakebackError] | None = None) -> Any:
-        try:
-            yield
-        except TakebackError as error:
-            fits = error.kind == kind or (family is not None and isinstance(error, family))
-            is_true(fits, f"refused as {error.kind}, and not as {kind}: {error}")
-        else:
-            is_true(False, f"done, and should have been refused as {kind}")
-
-    def merge_or_clash(
-        self,
-        name: str,
-        act: Callable[[], Checkpoint],
-        expect: Callable[[], Outcome | None],
-        kind: str,
-        merges: tuple[int, int] | None = None,
-    ) -> None:
-        """A merge: refused, nothing to do, a clash, or a value."""
-        try:
-            outcome = expect()
-        except Refused as refusal:
-            with self.expecting(refusal.kind):
-                act()
-            return
-        try:
-            made = act()
-        except MergeConflict as error:
-            is_true(outcome is not None, f"a clash where there was nothing to merge: {error}")
-            assert outcome is not None
-            self.clashes(outcome, error)
-            return
-        if outcome is None:
-            is_true(made.version == self.model.last(name), "a merge of nothing made a version")
-            return
-        self.settle(name, outcome, kind, merges)
-
-    def clashes(self, outcome: Outcome, error: MergeConflict) -> None:
-        is_true(bool(outcome.clashes) or outcome.unsure, f"a clash where there is none: {error}")
-        if not outcome.unsure:
-            found = [clash.path for clash in error.conflicts]
-            is_true(found == outcome.clashes, f"clashes at {found}, and not at {outcome.clashes}")
-
-    def settle(self, name: str, outcome: Outcome, kind: str, merges: tuple[int, int] | None = None) -> None:
-        """The merge was made: with the model's value or, where more than one is right, the store's."""
-        is_true(not outcome.clashes, f"both changed {outcome.clashes}, and one was overwritten")
-        value = edited(self.repo.thread(name).state, {}) if outcome.unsure else outcome.value
-        self.model.write(name, value, kind, merges=merges)
 
 
 class _Stop(Exception):
