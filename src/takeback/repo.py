@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from takeback.engine import commit as commits
 from takeback.engine import threads, transfer
-from takeback.engine.commit import Identity, Said
+from takeback.engine.commit import Identity, Said, metadata
 from takeback.engine.context import Context
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
@@ -123,7 +123,7 @@ class Repo:
             threads.check_owner(tip, agent, user)
             identity = Identity(name, tip.info.agent, tip.info.user, tip.info.meta)
             return Thread(self._ctx, identity, tip, model)
-        identity = Identity(name, agent, user, dict(meta or {}))
+        identity = Identity(name, agent, user, metadata(meta))
         if initial is None:
             return Thread(self._ctx, identity, None, model)
         draft = commits.draft_state(self._ctx, None, initial, "initial", Said())
@@ -151,7 +151,7 @@ class Repo:
             ThreadQuery(
                 agent=agent,
                 user=user,
-                meta=dict(meta or {}),
+                meta=metadata(meta),
                 created_after_us=_micros(created_after),
                 created_before_us=_micros(created_before),
                 limit=limit,

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 from takeback.engine import commit as commits
 from takeback.engine import fork as forks
 from takeback.engine import history, rollback, seals, threads
-from takeback.engine.commit import Draft, Identity, Said
+from takeback.engine.commit import Draft, Identity, Said, metadata
 from takeback.engine.context import Context, Tip, needed
 from takeback.engine.diff import Diff
 from takeback.engine.patch import edits, json_patch, merge_patch
@@ -214,7 +214,7 @@ class Thread(Generic[S]):
         self, label: str = "step", *, reason: str | None = None, actor: str | None = None, meta: Meta = None
     ) -> Step[S]:
         """`with thread.step("book") as s:` change `s.state`: one checkpoint at its end, none if it raises."""
-        said = Said(reason=reason, actor=actor, step=label, meta=dict(meta or {}))
+        said = Said(reason=reason, actor=actor, step=label, meta=metadata(meta))
         return Step(self, label, said)
 
     # --- taking back
@@ -287,7 +287,7 @@ class Thread(Generic[S]):
             refs.check_name(name) if name is not None else ids.thread_name(),
             agent if agent is not None else tip.info.agent,
             user if user is not None else tip.info.user,
-            dict(meta) if meta is not None else tip.info.meta,
+            metadata(meta) if meta is not None else tip.info.meta,
         )
         made = forks.fork(self._ctx, source, new, Said(reason=reason, actor=actor))
         return Thread(self._ctx, new, made, self._model)
@@ -485,7 +485,7 @@ class Thread(Generic[S]):
 
 
 def _said(reason: str | None, actor: str | None, meta: Meta) -> Said:
-    return Said(reason=reason, actor=actor, meta=dict(meta or {}))
+    return Said(reason=reason, actor=actor, meta=metadata(meta))
 
 
 def _empty(model: Any, name: str) -> Any:

@@ -321,3 +321,36 @@ def test_a_step_of_a_thread_that_is_deleted_meanwhile(tb, trip):
         elsewhere(tb.thread("t").delete)
         elsewhere(tb.thread("t").commit, {"new": True})
     assert tb.thread("t").state == {"new": True}
+
+
+def test_an_item_that_cannot_be_stored_is_named_by_its_place_in_the_list(tb):
+    """The path is that of the item in the whole list, not in what was appended."""
+    for length in (3, 2_000):
+        thread = tb.thread(f"t{length}", initial={"log": ["x" * 20] * length})
+        with pytest.raises(takeback.errors.Unstorable) as caught:
+            thread.extend("log", [1, {"bad": {2}}])
+        assert caught.value.path == f"/log/{length + 1}/bad"
+        assert thread.version == 0
+
+
+def test_metadata_is_a_mapping(tb):
+    """Anything else is refused before anything is written."""
+    thread = tb.thread("t", initial={})
+    with pytest.raises(takeback.errors.BadRequest, match="metadata is a mapping, not int"):
+        thread.commit({}, meta=3)
+    with pytest.raises(takeback.errors.BadRequest, match="metadata is a mapping, not list"):
+        tb.thread("u", meta=[1], initial={})
+    assert thread.version == 0
+    assert [info.name for info in tb.threads()] == ["t"]
+
+
+def test_a_state_beyond_the_limit_is_refused(tb, monkeypatch):
+    """The limit is about the whole value, however it is split into objects."""
+    monkeypatch.setattr("takeback.model.canonical.MAX_STATE", 100_000)
+    thread = tb.thread("t", initial={"log": []})
+    with pytest.raises(takeback.errors.TooLarge):
+        thread.commit({"log": ["x" * 1_000] * 200})
+    thread.commit({"log": ["x" * 1_000] * 98})
+    with pytest.raises(takeback.errors.TooLarge):
+        thread.extend("log", ["y" * 1_000] * 5)
+    assert thread.version == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -10,7 +10,15 @@ import msgspec
 from takeback.engine.context import BUILD, Context, Tip, current_trace
 from takeback.engine.merge3 import merge_values
 from takeback.engine.patch import DELETE
-from takeback.errors import Conflict, MergeConflict, ThreadDeleted, ThreadExists, TooLarge, Unstorable
+from takeback.errors import (
+    BadRequest,
+    Conflict,
+    MergeConflict,
+    ThreadDeleted,
+    ThreadExists,
+    TooLarge,
+    Unstorable,
+)
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.paths import Path
@@ -19,7 +27,7 @@ from takeback.model.records import make as make_checkpoint
 from takeback.model.refs import check_name
 from takeback.model.tree import edit
 from takeback.model.tree.build import build
-from takeback.model.tree.nodes import Payload, Writer
+from takeback.model.tree.nodes import Payload, Writer, value_size
 from takeback.storage.base import Batch, HeadMoved, NameTaken, NewCheckpoint, NewThread, Refusal, ThreadGone
 
 
@@ -30,6 +38,13 @@ class Said(msgspec.Struct, frozen=True):
     actor: str | None = None
     step: str | None = None
     meta: dict[str, Any] = {}
+
+
+def metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Metadata as a dict of its own; what it holds is checked when it is stored."""
+    if given is not None and not isinstance(given, Mapping):
+        raise BadRequest(f"metadata is a mapping, not {type(given).__name__}", path="/meta")
+    return dict(given or {})
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -163,8 +178,9 @@ def _writer(ctx: Context, tip: Tip | None) -> tuple[Writer, Payload | None]:
 
 
 def _drafted(writer: Writer, payload: Payload, kind: str, said: Said) -> Draft:
-    if len(payload) > canonical.MAX_STATE:
-        raise TooLarge(f"a state of {len(payload):,} bytes; the limit is {canonical.MAX_STATE:,}", path="")
+    size = value_size(payload)
+    if size > canonical.MAX_STATE:
+        raise TooLarge(f"a state of {size:,} bytes; the limit is {canonical.MAX_STATE:,}", path="")
     return Draft(kind, writer.put(payload), said, writer.new)
 
 

@@ -18,7 +18,8 @@ from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
 
 
 class NewThread(msgspec.Struct, frozen=True):
-    """A thread comes into being, with its first checkpoint. Guard: no living thread has its name or uid."""
+    """A thread comes into being, with its first checkpoint. Guard: no living thread has
+    its name, and none, living or deleted, its uid."""
 
     name: str
     uid: ThreadUid

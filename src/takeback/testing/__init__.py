@@ -1,4 +1,8 @@
-"""What is shipped for whoever writes a backend: the contract suite, and rows to try it with. Needs pytest."""
+"""What is shipped for whoever writes a backend. Needs pytest, and hypothesis for the machine.
+
+`contract` is the suite that every backend passes; `stateful` drives the façade on it beside the plain
+model in `model`, with values from `strategies`; `faults` kills processes and cuts the power.
+"""
 
 from __future__ import annotations
 

@@ -149,17 +149,19 @@ def _item(built: Built, writer: Writer) -> Built:
 
 
 def _extended(old: Payload, values: list[Any], path: Path, writer: Writer) -> Built:
-    items = [build_item(value, None, writer, (*path, offset)) for offset, value in enumerate(values)]
+    def built(start: int) -> list[Built]:
+        return [build_item(value, None, writer, (*path, start + place)) for place, value in enumerate(values)]
+
     if is_node(old):
         node = parse(old)
         if isinstance(node, ListNode):
-            return _pushed(node, items, writer)
+            return _pushed(node, built(node.count), writer)
         raise BadPath("only a list can be appended to; this is a dict", path=pointer(path))
     held = canonical.decode(old)
     if not isinstance(held, list):
         raise BadPath(f"only a list can be appended to; this is {_named(held)}", path=pointer(path))
     raws = [canonical.pack(item) for item in held]
-    items = [(len(raw), raw) for raw in raws] + items
+    items = [(len(raw), raw) for raw in raws] + built(len(raws))
     size = header_size(len(items)) + sum(size for size, _ in items)
     if size <= f.PLAIN_MAX:  # still one object: nothing of it is written by itself
         return size, array_header(len(items)) + b"".join(raw for _, raw in items)
