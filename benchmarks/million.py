@@ -112,7 +112,7 @@ def _checkpoint(
 
 def _thread(first: Checkpoint) -> NewThread:
     meta = canonical.encode({})
-    return NewThread(first.thread, first.uid, "agent", None, meta, first.time_us, first)
+    return NewThread(first.thread, first.uid, "agent", None, meta, first.time_us, first, first.uid)
 
 
 def _state(number: int, version: int) -> dict[str, object]:

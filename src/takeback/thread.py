@@ -18,6 +18,7 @@ from takeback.engine.verify import Report, verify
 from takeback.errors import BadRequest, Conflict, CorruptObject, ReadOnlyState, ThreadExists, UnknownThread
 from takeback.model import frozen, paths
 from takeback.model.canonical import equal
+from takeback.model.ids import ThreadUid
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.model.tree.read import read_at
@@ -288,6 +289,7 @@ class Thread(Generic[S]):
             agent if agent is not None else tip.info.agent,
             user if user is not None else tip.info.user,
             metadata(meta) if meta is not None else tip.info.meta,
+            family=ThreadUid(tip.info.family),
         )
         made = forks.fork(self._ctx, source, new, Said(reason=reason, actor=actor))
         return Thread(self._ctx, new, made, self._model)

@@ -17,7 +17,7 @@ from blake3 import blake3
 from xxhash import xxh3_64_intdigest
 
 from takeback.model import canonical, records
-from takeback.model.records import Checkpoint, Pointer, read_record, seal_record, sign
+from takeback.model.records import Checkpoint, FileRoot, Pointer, read_record, seal_record, sign
 from takeback.model.tree import build, nodes
 from takeback.model.tree import format as f
 from takeback.model.tree.read import read
@@ -149,7 +149,8 @@ RECORD = Checkpoint(
     merged=Pointer(b"m" * 16, 4, b"e" * 32), undoes=5, undo_top=4, redo_top=3, step="a step",
     reason="why · ü",
     actor="ada", trace_id="0af7651916cd43dd8448eb211c80319c", span_id="b7ad6b7169203331", build="takeback 1",
-    meta={"b": 1, "a": [None, 1.5]}, namespace="sub",
+    meta={"b": 1, "a": [None, 1.5]}, namespace="sub", ledger="partial", uses=b"u" * 32,
+    files=[FileRoot("src", b"f" * 32, "watch")],
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from takeback.model import canonical, records
 from takeback.model.records import (
     AuditEntry,
     Checkpoint,
+    FileRoot,
     Pointer,
     ThreadInfo,
     instant,
@@ -29,7 +30,8 @@ OTHER = Pointer(b"u" * 16, 3, b"d" * 32)
 FULL = following(
     first("t"), kind="merge", line=2, origin=OTHER, merged=OTHER, undoes=0, undo_top=0, redo_top=1, step="s",
     reason="why · ü", actor="ada", trace_id="t" * 32, span_id="s" * 16, build="takeback 1.0",
-    meta={"k": [1, None, {"x": 1.5}]}, namespace="sub",
+    meta={"k": [1, None, {"x": 1.5}]}, namespace="sub", ledger="partial", uses=b"u" * 32,
+    files=[FileRoot("src", b"m" * 32, "watch")],
 )  # fmt: skip
 OTHERS: dict[str, Any] = {
     "uid": b"v" * 16, "version": 2, "id": "c1-000000000000", "kind": "commit", "line": 3,
@@ -39,6 +41,7 @@ OTHERS: dict[str, Any] = {
     "redo_top": None, "step": None, "state_root": b"r" * 32, "time_us": 1, "clock_us": 2, "reason": "",
     "actor": None,
     "trace_id": None, "span_id": None, "build": "", "meta": {"k": [True, None, {"x": 1.5}]}, "namespace": "",
+    "ledger": "", "uses": b"", "files": [FileRoot("src", b"m" * 32, "sweep")],
 }  # fmt: skip
 OUTSIDE = {"thread", "digest", "record", "mac", "format"}
 

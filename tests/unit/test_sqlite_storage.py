@@ -22,6 +22,7 @@ from takeback.storage.base import (
     Batch,
     DropLabel,
     HeadMoved,
+    Lock,
     NewCheckpoint,
     NewThread,
     PutLabel,
@@ -33,7 +34,7 @@ from takeback.storage.migrate import queries
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Disk
 from takeback.testing.handles import together
-from takeback.testing.rows import audit, blobs, following, merging, new_thread, run
+from takeback.testing.rows import audit, blobs, cell, following, ledger, merging, new_thread, run
 
 A = "a"
 SCHEMA = Path(takeback.storage.__file__).parent / "schema" / "sqlite"
@@ -545,6 +546,9 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
         for merges in (False, True):
             store.checkpoints(A, row.uid, 0, 9, newest_first=newest_first, merges=merges)
     store.labels(A, row.uid)
+    ok(store, ledger(row.uid, 0, cell()), Lock(row.uid, b"plan"))
+    store.cells(A, family=row.uid)
+    store.cells(A, live=True)
     store.audit(A)
     store.objects(A, list(blobs(b"x")))
     store.tenants()
@@ -572,7 +576,7 @@ PLANS = {
     "thread_by_uid": "threads_uid", "merges": "checkpoints_merges",
     "merges_newest_first": "checkpoints_merges",
     "checkpoint": "PRIMARY KEY", "checkpoints": "PRIMARY KEY", "checkpoints_newest_first": "PRIMARY KEY",
-    "labels": "PRIMARY KEY",
+    "labels": "PRIMARY KEY", "cells": "cells_seq", "ledger_seq": "cells_seq",
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from takeback.errors import (
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.paths import Path
-from takeback.model.records import OPERATIONS, Checkpoint, Pointer, ThreadInfo, sign
+from takeback.model.records import OPERATIONS, Checkpoint, FileRoot, Pointer, ThreadInfo, sign
 from takeback.model.records import make as make_checkpoint
 from takeback.model.refs import check_name
 from takeback.model.tree import edit
@@ -55,6 +55,7 @@ class Identity(msgspec.Struct, frozen=True):
     user: str | None = None
     meta: dict[str, Any] = {}
     uid: ThreadUid | None = None
+    family: ThreadUid | None = None
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -67,6 +68,9 @@ class Draft(msgspec.Struct, frozen=True):
     origin: Pointer | None = None
     merged: Pointer | None = None
     undoes: int | None = None
+    ledger: str = ""
+    uses: bytes = b""
+    files: list[FileRoot] | None = None  # None: those of the head
     stack: tuple[int | None, int | None] | None = None  # undo and redo tops; None: a new operation
 
 
@@ -88,8 +92,9 @@ def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     uid = identity.uid or thread_uid()
     meta = _limited(canonical.encode(identity.meta, ("meta",)), "a thread's metadata")
     first = _signed(ctx, _first(ctx, identity.name, uid, draft))
+    family = identity.family or uid
     row = NewThread(
-        identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, draft.origin
+        identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, family, draft.origin
     )
     refusal = ctx.storage.apply(Batch(ctx.tenant, [row], draft.objects))
     if refusal is not None:
@@ -102,7 +107,7 @@ def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     info = ThreadInfo(
         name=identity.name, uid=uid, agent=identity.agent, user=identity.user, meta=canonical.decode(meta),
         created_us=first.time_us, head=0, head_digest=first.digest, updated_us=first.time_us,
-        origin=draft.origin,
+        origin=draft.origin, family=family,
     )  # fmt: skip
     return Tip(info, first)
 
@@ -202,6 +207,7 @@ def _placed(ctx: Context, tip: Tip, draft: Draft) -> Checkpoint:
         before=head.version,
         floor_us=head.time_us,
         stack=stack,
+        files=head.files if draft.files is None else draft.files,
     )
 
 
@@ -217,6 +223,7 @@ def _first(ctx: Context, name: str, uid: ThreadUid, draft: Draft) -> Checkpoint:
         before=None,
         floor_us=0,
         stack=(None, None),
+        files=draft.files or [],
     )
 
 
@@ -252,6 +259,8 @@ def _checkpoint(
         build=BUILD,
         meta=said.meta,
         namespace="",
+        ledger=draft.ledger,
+        uses=draft.uses,
         **place,
     )
 

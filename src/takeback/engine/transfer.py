@@ -46,6 +46,7 @@ class _Header(msgspec.Struct, array_like=True, tag="header", forbid_unknown_fiel
     meta: bytes
     created_us: int
     head: int
+    family: bytes
 
 
 class _Row(msgspec.Struct, array_like=True, tag="row", forbid_unknown_fields=True):
@@ -122,13 +123,14 @@ def _rows(content: _Content, name: str | None, path: str) -> tuple[ThreadInfo, l
         {
             "name": name, "uid": uid, "agent": header.agent, "user": header.user, "meta": meta,
             "created_us": header.created_us, "head": last.version, "head_digest": last.digest,
-            "updated_us": last.time_us, "origin": first.origin,
+            "updated_us": last.time_us, "origin": first.origin, "family": header.family,
         },
         ThreadInfo,
     )  # fmt: skip
     new = NewThread(
-        name, uid, info.agent, info.user, canonical.encode(meta), info.created_us, first, first.origin
-    )
+        name, uid, info.agent, info.user, canonical.encode(meta), info.created_us, first,
+        ThreadUid(header.family), first.origin,
+    )  # fmt: skip
     labels = [PutLabel(uid, check_label(label), version) for label, version in content.labels.items()]
     return info, [new, History(checkpoints[1:]), *labels]
 
@@ -162,7 +164,7 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
 
         meta = canonical.encode(info.meta)
         emit("header", _FORMAT, info.name, bytes(info.uid), info.agent, info.user, meta,
-             info.created_us, info.head)  # fmt: skip
+             info.created_us, info.head, bytes(info.family))  # fmt: skip
         for row in _stored(ctx, info):
             count += 1
             emit("row", row.record, row.digest, row.mac)

@@ -31,6 +31,14 @@ class Pointer(msgspec.Struct, frozen=True, array_like=True):
     digest: bytes
 
 
+class FileRoot(msgspec.Struct, frozen=True, array_like=True):
+    """The files of one workspace as they were: its manifest, and how the changes were found."""
+
+    workspace: str
+    manifest: bytes
+    tier: str = ""
+
+
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One immutable version of a thread."""
 
@@ -59,6 +67,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     build: str = ""
     meta: dict[str, Any] = {}
     namespace: str = ""
+    ledger: str = ""  # what of the effects before it is recorded: "" all, "partial", "none"
+    uses: bytes = b""  # digest of the effects that its step closed with
+    files: list[FileRoot] = []
     format: int = RECORD_FORMAT
     record: bytes = b""
     mac: bytes | None = None
@@ -116,13 +127,15 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
             "build": self.build,
             "meta": self.meta,
             "namespace": self.namespace,
+            "ledger": self.ledger or "full",
+            "files": [{"workspace": root.workspace, "manifest": shown(root.manifest)} for root in self.files],
         }
 
 
 _FIELDS = (
     "format", "uid", "version", "id", "kind", "line", "previous", "before", "origin", "merged", "undoes",
     "undo_top", "redo_top", "state_root", "time_us", "clock_us", "step", "reason", "actor", "trace_id",
-    "span_id", "build", "meta", "namespace",
+    "span_id", "build", "meta", "namespace", "ledger", "uses", "files",
 )  # fmt: skip
 
 
@@ -136,6 +149,7 @@ def make(thread: str, **said: Any) -> Checkpoint:
         "meta": canonical.pack(meta) if meta else {},
         "origin": _stored_pointer(said["origin"], uid),
         "merged": _stored_pointer(said["merged"], uid),
+        "files": [[root.workspace, root.manifest, root.tier] for root in said["files"]],
     }
     record = ormsgpack.packb([stored[name] for name in _FIELDS])
     return Checkpoint(thread=thread, record=record, digest=record_digest(record), **said)
@@ -204,6 +218,8 @@ class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     head_digest: bytes
     updated_us: int
     origin: Pointer | None = None
+    family: bytes = b""  # the uid of the thread that it and its forks began with
+    lock: bytes | None = None  # the plan that is being applied to it
     deleted_us: int | None = None
     key: int = 0  # where the listing goes on; the store's own
 

@@ -7,6 +7,7 @@ refused batch stays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -28,14 +29,16 @@ class NewThread(msgspec.Struct, frozen=True):
     meta: bytes
     created_us: int
     first: Checkpoint
+    family: ThreadUid
     origin: Pointer | None = None
 
 
 class NewCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint joins its thread and is its head. Guard: the thread lives and its head is the row before,
-    by digest."""
+    by digest, and what locks it is `lock`."""
 
     checkpoint: Checkpoint
+    lock: bytes | None = None
 
 
 class History(msgspec.Struct, frozen=True):
@@ -67,13 +70,52 @@ class Tombstone(msgspec.Struct, frozen=True):
     deleted_us: int
 
 
+class Lock(msgspec.Struct, frozen=True):
+    """A thread is locked by a plan, or (None) free again. Guard: it lives, and what locks it is `was`."""
+
+    uid: ThreadUid
+    lock: bytes | None
+    was: bytes | None = None
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """Something of a family's ledger that changes: a step, an effect, a plan, an approval. `live` is whether
+    somebody has to see to it yet; `seq` is the ledger's number when it was last written, the store's own."""
+
+    kind: str
+    key: bytes
+    thread: bytes
+    body: bytes
+    live: bool = False
+    seq: int = 0
+    family: bytes = b""
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """Cells of a family are written, each in place of the one of its kind and key, and the ledger's number
+    goes up by one. Guard: it is `seq`; None for no guard."""
+
+    family: ThreadUid
+    seq: int | None
+    cells: list[Cell]
+
+
+class Within(msgspec.Struct, frozen=True):
+    """Work of the caller's in this very transaction: called with the database's connection, it gives the rows
+    that come next. What it raises ends the transaction and reaches the caller."""
+
+    work: Callable[[Any], list[Row]]
+
+
 class Audit(msgspec.Struct, frozen=True):
     """An entry of the audit log."""
 
     entry: AuditEntry
 
 
-Row: TypeAlias = "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Audit"
+Row: TypeAlias = (
+    "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Ledger | Within | Audit"
+)
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -103,7 +145,19 @@ class ThreadGone(msgspec.Struct, frozen=True):
     deleted_us: int | None
 
 
-Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone"
+class ThreadLocked(msgspec.Struct, frozen=True):
+    """Refused: what locks the thread is another plan, or none."""
+
+    lock: bytes | None
+
+
+class LedgerMoved(msgspec.Struct, frozen=True):
+    """Refused: the family's ledger has another number."""
+
+    seq: int
+
+
+Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved"
 
 
 class ThreadQuery(msgspec.Struct, frozen=True):
@@ -182,6 +236,14 @@ class Storage(Protocol):
     ) -> list[Checkpoint]:
         """The checkpoints with low ≤ version ≤ high, in order; with `merges`, those alone, without a look at
         the others. What queries need must be what the record says: a row that differs is `CorruptObject`."""
+        ...
+
+    def cells(
+        self, tenant: str, *, family: bytes | None = None, after: int = 0, live: bool = False
+    ) -> list[Cell]:
+        """Cells of a family that were written after this number of its ledger; with `live`, those alone that
+        somebody has to see to. Without a family those of all, and then `live` is asked for. In order of their
+        numbers, and of their keys within one."""
         ...
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:

@@ -17,9 +17,13 @@ from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.storage.base import (
     Audit,
     Batch,
+    Cell,
     DropLabel,
     HeadMoved,
     History,
+    Ledger,
+    LedgerMoved,
+    Lock,
     NameTaken,
     NewCheckpoint,
     NewThread,
@@ -27,8 +31,10 @@ from takeback.storage.base import (
     Refusal,
     StoreInfo,
     ThreadGone,
+    ThreadLocked,
     ThreadQuery,
     Tombstone,
+    Within,
     has_meta,
 )
 
@@ -45,6 +51,7 @@ class _Tenant:
         self.checkpoints: dict[bytes, list[Checkpoint]] = {}
         self.labels: dict[bytes, dict[str, int]] = {}
         self.audit: list[AuditEntry] = []
+        self.cells: dict[bytes, dict[tuple[bytes, str], Cell]] = {}
         self.undo: list[Callable[[], object]] = []
 
 
@@ -93,7 +100,7 @@ class MemoryStorage:
         tenant.threads[row.uid] = ThreadInfo(
             name=row.name, uid=row.uid, agent=row.agent, user=row.user, meta=canonical.decode(row.meta),
             created_us=row.created_us, head=row.first.version, head_digest=row.first.digest,
-            updated_us=row.first.time_us, origin=row.origin, key=len(tenant.threads) + 1,
+            updated_us=row.first.time_us, origin=row.origin, family=row.family, key=len(tenant.threads) + 1,
         )  # fmt: skip
         tenant.names[row.name] = row.uid
         tenant.checkpoints[row.uid] = [_own(row.first)]
@@ -113,6 +120,8 @@ class MemoryStorage:
             return None  # this very commit, asked for again
         if (info.head, info.head_digest) != (c.version - 1, c.previous):
             return HeadMoved(info.head, info.head_digest)
+        if info.lock != row.lock:
+            return ThreadLocked(info.lock)
         moved = msgspec.structs.replace(info, head=c.version, head_digest=c.digest, updated_us=c.time_us)
         tenant.threads[c.uid] = moved
         tenant.checkpoints[c.uid].append(_own(c))
@@ -164,6 +173,34 @@ class MemoryStorage:
             partial(tenant.checkpoints.update, {row.uid: held}),
             partial(tenant.names.update, {info.name: row.uid}),
         ]
+        return None
+
+    def _lock_thread(self, tenant: _Tenant, row: Lock) -> Refusal | None:
+        gone = self._gone(tenant, row.uid)
+        if gone is not None:
+            return gone
+        info = tenant.threads[row.uid]
+        if info.lock != row.was:
+            return ThreadLocked(info.lock)
+        tenant.threads[row.uid] = msgspec.structs.replace(info, lock=row.lock)
+        tenant.undo.append(partial(tenant.threads.update, {row.uid: info}))
+        return None
+
+    def _ledger(self, tenant: _Tenant, row: Ledger) -> Refusal | None:
+        held = tenant.cells.get(row.family, {})
+        seq = max((cell.seq for cell in held.values()), default=0)
+        if row.seq is not None and seq != row.seq:
+            return LedgerMoved(seq)
+        made = [msgspec.structs.replace(cell, seq=seq + 1, family=row.family) for cell in row.cells]
+        tenant.cells[row.family] = held | {(cell.key, cell.kind): cell for cell in made}
+        tenant.undo.append(partial(tenant.cells.update, {row.family: held}))
+        return None
+
+    def _within(self, tenant: _Tenant, row: Within) -> Refusal | None:
+        for made in row.work(None):
+            refusal = _WRITERS[type(made)](self, tenant, made)
+            if refusal is not None:
+                return refusal
         return None
 
     def _audit(self, tenant: _Tenant, row: Audit) -> Refusal | None:
@@ -219,6 +256,15 @@ class MemoryStorage:
             run = self._of(tenant).checkpoints.get(uid, [])[max(low, 0) : max(high + 1, 0)]
             run = [c for c in run if c.merged is not None] if merges else run
             return [_own(c) for c in (run[::-1] if newest_first else run)[:limit]]
+
+    def cells(
+        self, tenant: str, *, family: bytes | None = None, after: int = 0, live: bool = False
+    ) -> list[Cell]:
+        with self._lock:
+            held = self._of(tenant).cells
+            found = [held.get(family, {})] if family is not None else list(held.values())
+            cells = [cell for of in found for cell in of.values() if cell.seq > after and cell.live >= live]
+            return sorted(cells, key=lambda cell: (cell.seq, cell.key))
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
         with self._lock:
@@ -278,6 +324,9 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     PutLabel: MemoryStorage._put_label,
     DropLabel: MemoryStorage._drop_label,
     Tombstone: MemoryStorage._bury,
+    Lock: MemoryStorage._lock_thread,
+    Ledger: MemoryStorage._ledger,
+    Within: MemoryStorage._within,
     Audit: MemoryStorage._audit,
 }
 

@@ -23,9 +23,12 @@ from takeback.storage import objects as codec
 from takeback.storage.base import (
     Audit,
     Batch,
+    Cell,
     DropLabel,
     HeadMoved,
     History,
+    Ledger,
+    Lock,
     NameTaken,
     NewCheckpoint,
     NewThread,
@@ -33,13 +36,16 @@ from takeback.storage.base import (
     Refusal,
     StoreInfo,
     ThreadGone,
+    ThreadLocked,
     ThreadQuery,
     Tombstone,
+    Within,
     has_meta,
 )
 from takeback.storage.migrate import queries, schema_version
 from takeback.storage.sqlite_connections import Connections
 from takeback.storage.sqlite_file import SqliteFile, meaning, translated
+from takeback.storage.sqlite_ledger import cell, ledger_landed, write_ledger
 from takeback.storage.sqlite_rows import (
     audit_entry,
     checkpoint_values,
@@ -144,21 +150,22 @@ class SqliteStorage:
         if thread is None:
             return ThreadGone(None)
         moved = (checkpoint.version, checkpoint.digest, checkpoint.time_us)
-        guard = (thread, checkpoint.version - 1, checkpoint.previous)
+        guard = (thread, checkpoint.version - 1, checkpoint.previous, row.lock)
         connection.execute(self._sql["move_head"], moved + guard)
         if connection.changes() == 0:
-            return self._refused(connection, thread, checkpoint)
+            return self._refused(connection, thread, row)
         self._at("head")
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(thread, checkpoint))
         return None
 
-    def _refused(self, connection: apsw.Connection, thread: int, checkpoint: Checkpoint) -> Refusal | None:
-        head, digest, deleted = self._one(connection, self._sql["head"], (thread,))
+    def _refused(self, connection: apsw.Connection, thread: int, row: NewCheckpoint) -> Refusal | None:
+        head, digest, deleted, lock = self._one(connection, self._sql["head"], (thread,))
+        checkpoint = row.checkpoint
         if deleted is not None:
             return ThreadGone(deleted)
         if (head, digest) == (checkpoint.version, checkpoint.digest):
             return None  # this very commit, asked for again
-        return HeadMoved(head, digest)
+        return HeadMoved(head, digest) if lock == row.lock else ThreadLocked(lock)
 
     def _history(self, connection: apsw.Connection, tenant: int, row: History) -> Refusal | None:
         for checkpoint in row.checkpoints:
@@ -195,6 +202,25 @@ class SqliteStorage:
         connection.execute(self._sql["bury_thread"], (row.deleted_us, thread))
         connection.execute(self._sql["drop_checkpoints"], (thread,))
         connection.execute(self._sql["drop_labels"], (thread,))
+        return None
+
+    def _lock(self, connection: apsw.Connection, tenant: int, row: Lock) -> Refusal | None:
+        thread = self._living(connection, tenant, row.uid)
+        if isinstance(thread, ThreadGone):
+            return thread
+        connection.execute(self._sql["lock_thread"], (row.lock, thread, row.was))
+        if connection.changes() == 0:
+            return ThreadLocked(self._one(connection, self._sql["head"], (thread,))[3])
+        return None
+
+    def _ledger(self, connection: apsw.Connection, tenant: int, row: Ledger) -> Refusal | None:
+        return write_ledger(connection, self._sql, tenant, row)
+
+    def _within(self, connection: apsw.Connection, tenant: int, row: Within) -> Refusal | None:
+        for made in row.work(connection):
+            refusal = _WRITERS[type(made)](self, connection, tenant, made)
+            if refusal is not None:
+                return refusal
         return None
 
     def _audit(self, connection: apsw.Connection, tenant: int, row: Audit) -> Refusal | None:
@@ -239,6 +265,8 @@ class SqliteStorage:
     def _landed(self, batch: Batch) -> bool | None:
         """Whether the batch is there; None where nothing in it would tell."""
         for row in batch.rows:
+            if isinstance(row, Ledger) and row.cells and row.seq is not None:
+                return ledger_landed(row, self.cells(batch.tenant, family=row.family, after=row.seq))
             if isinstance(row, Tombstone):
                 info = self.thread_by_uid(batch.tenant, row.uid)
                 return info is not None and info.deleted_us == row.deleted_us
@@ -278,11 +306,11 @@ class SqliteStorage:
             row = self._one(connection, self._sql["living_thread"], values)
             if row is None:
                 return None
-            info = thread_info(row[:14])
+            info = thread_info(row[:16])
             self._remember(values[0], info)
-            if row[14] is None:
+            if row[16] is None:
                 raise CorruptObject("the head's checkpoint is missing", thread=name, checkpoint=info.head)
-            return info, read_checkpoint(name, info.uid, row[14:])
+            return info, read_checkpoint(name, info.uid, row[16:])
 
     def thread_by_uid(self, tenant: str, uid: bytes) -> ThreadInfo | None:
         with self._reading() as connection:
@@ -328,6 +356,14 @@ class SqliteStorage:
             sql = self._sql[kind + "_newest_first" if newest_first else kind]
             values = (thread[0], low, high, _ALL if limit is None else limit)
             return [read_checkpoint(thread[1], uid, row) for row in connection.execute(sql, values)]
+
+    def cells(
+        self, tenant: str, *, family: bytes | None = None, after: int = 0, live: bool = False
+    ) -> list[Cell]:
+        with self._reading() as connection:
+            values = (self._tenant(connection, tenant), family, after)
+            sql = self._sql["cells_live" if live else "cells"]
+            return [cell(row) for row in connection.execute(sql, values)]
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
         with self._reading() as connection:
@@ -457,5 +493,8 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     PutLabel: SqliteStorage._put_label,
     DropLabel: SqliteStorage._drop_label,
     Tombstone: SqliteStorage._bury,
+    Lock: SqliteStorage._lock,
+    Ledger: SqliteStorage._ledger,
+    Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
 }

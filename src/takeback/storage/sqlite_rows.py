@@ -17,6 +17,7 @@ def thread_values(tenant: int, row: NewThread) -> tuple[Any, ...]:
     return (
         tenant, row.name, row.uid, row.agent, row.user, row.meta, row.created_us, first.version, first.digest,
         first.time_us, *((origin.uid, origin.version, origin.digest) if origin else (None, None, None)),
+        row.family,
     )  # fmt: skip
 
 
@@ -29,7 +30,7 @@ def thread_info(row: Any) -> ThreadInfo:
     return ThreadInfo(
         key=row[0], name=row[1], uid=row[2], agent=row[3], user=row[4], meta=canonical.decode(row[5]),
         created_us=row[6], head=row[7], head_digest=row[8], updated_us=row[9], origin=origin,
-        deleted_us=row[13],
+        deleted_us=row[13], family=row[14], lock=row[15],
     )  # fmt: skip
 
 

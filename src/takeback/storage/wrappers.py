@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
-from takeback.storage.base import Batch, Refusal, Storage, StoreInfo, ThreadQuery
+from takeback.storage.base import Batch, Cell, Refusal, Storage, StoreInfo, ThreadQuery
 
 
 class Wrapper:
@@ -59,6 +59,12 @@ class Wrapper:
             return self.inner.checkpoints(
                 tenant, uid, low, high, newest_first=newest_first, limit=limit, merges=merges
             )
+
+    def cells(
+        self, tenant: str, *, family: bytes | None = None, after: int = 0, live: bool = False
+    ) -> list[Cell]:
+        with self.around("cells"):
+            return self.inner.cells(tenant, family=family, after=after, live=live)
 
     def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
         with self.around("labels"):

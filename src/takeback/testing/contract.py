@@ -17,12 +17,13 @@ import pytest
 from takeback.errors import StoreClosed
 from takeback.storage.base import Batch, Storage, ThreadQuery
 from takeback.testing.handles import A, ok
+from takeback.testing.ledgers import Ledgers
 from takeback.testing.reading import Reading
 from takeback.testing.rows import audit, blobs, new_thread
 from takeback.testing.writing import Writing
 
 
-class StorageContract(Writing, Reading):
+class StorageContract(Writing, Reading, Ledgers):
     """All promises together. See `Handles` for the two methods that a backend gives."""
 
     # --- the store itself
@@ -70,8 +71,8 @@ class StorageContract(Writing, Reading):
             lambda: store.apply(Batch(A, [])), lambda: store.objects(A, []), lambda: store.thread(A, "t"),
             lambda: store.thread_by_uid(A, row.uid), lambda: store.threads(A, ThreadQuery()),
             lambda: store.checkpoint(A, row.uid, 0), lambda: store.checkpoints(A, row.uid, 0, 1),
-            lambda: store.labels(A, row.uid), lambda: store.audit(A), snapshot, store.tenants, store.info,
-            store.damage,
+            lambda: store.labels(A, row.uid), lambda: store.audit(A), lambda: store.cells(A),
+            snapshot, store.tenants, store.info, store.damage,
         ]  # fmt: skip
         for call in calls:
             with pytest.raises(StoreClosed):

@@ -9,7 +9,7 @@ import msgspec
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, seal_record
-from takeback.storage.base import Audit, NewThread
+from takeback.storage.base import Audit, Cell, Ledger, NewThread
 
 T0 = 1_700_000_000_000_000
 """When made-up threads begin: microseconds since 1970."""
@@ -55,14 +55,26 @@ def merging(head: Checkpoint, other: Checkpoint) -> Checkpoint:
 def new_thread(name: str = "t", uid: ThreadUid | None = None, **fields: Any) -> NewThread:
     """A thread that begins now; what is no field of the thread goes into its first checkpoint."""
     own = {key: fields.pop(key, None) for key in ("agent", "user", "origin")}
+    family = fields.pop("family", None)
     meta, created = canonical.encode(fields.pop("meta", {})), fields.pop("created_us", T0)
     begins = first(name, uid, **fields)
+    own["family"] = family or begins.uid
     return NewThread(name=name, uid=begins.uid, meta=meta, created_us=created, first=begins, **own)
 
 
 def audit(action: str = "label.put", uid: bytes | None = None, **detail: Any) -> Audit:
     """An entry of the audit log."""
     return Audit(AuditEntry(time_us=T0, action=action, thread="t", uid=uid, actor="tester", detail=detail))
+
+
+def cell(key: bytes = b"k", body: bytes = b"body", *, kind: str = "effect", live: bool = False) -> Cell:
+    """Something of a ledger that changes."""
+    return Cell(kind, key, b"thread", body, live)
+
+
+def ledger(family: bytes, seq: int | None, *cells: Cell) -> Ledger:
+    """A write to a family's ledger."""
+    return Ledger(ThreadUid(family), seq, list(cells))
 
 
 def blobs(*payloads: bytes) -> dict[bytes, bytes]:

@@ -26,7 +26,9 @@ CREATE TABLE threads (
     origin_uid BLOB,
     origin_version INTEGER,
     origin_digest BLOB,
-    deleted INTEGER
+    deleted INTEGER,
+    family BLOB NOT NULL,
+    lock BLOB
 ) STRICT;
 CREATE UNIQUE INDEX threads_living ON threads (tenant, name) WHERE deleted IS NULL;
 CREATE UNIQUE INDEX threads_uid ON threads (tenant, uid);
@@ -86,3 +88,20 @@ CREATE TABLE audit (
     detail BLOB NOT NULL
 ) STRICT;
 CREATE INDEX audit_thread ON audit (tenant, uid, id);
+
+-- What changes: steps, effects, plans, approvals, by families of threads. `seq` counts a family's writes;
+-- whoever has read up to one number reads on from there.
+CREATE TABLE cells (
+    id INTEGER PRIMARY KEY,
+    tenant INTEGER NOT NULL REFERENCES tenants (id),
+    family BLOB NOT NULL,
+    kind TEXT NOT NULL,
+    key BLOB NOT NULL,
+    thread BLOB NOT NULL,
+    seq INTEGER NOT NULL,
+    live INTEGER NOT NULL,
+    body BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX cells_key ON cells (tenant, family, key, kind);
+CREATE INDEX cells_seq ON cells (tenant, family, seq, key);
+CREATE INDEX cells_live ON cells (tenant, family, seq) WHERE live;

@@ -32,8 +32,8 @@ SELECT codec, size, data FROM objects WHERE hash = ? AND scope = ? AND digest = 
 -- name: new_thread
 -- A thread's row; the partial index refuses a second living thread of one name.
 INSERT INTO threads (tenant, name, uid, agent, user, meta, created, head, head_digest, updated,
-                     origin_uid, origin_version, origin_digest)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                     origin_uid, origin_version, origin_digest, family)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: new_checkpoint
@@ -43,18 +43,18 @@ INSERT INTO checkpoints (thread, version, namespace, kind, line, origin_version,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: move_head
--- The compare-and-swap: only from the row before, only while the thread lives.
+-- The compare-and-swap: only from the row before, only while the thread lives and no other plan locks it.
 UPDATE threads SET head = ?, head_digest = ?, updated = ?
-WHERE id = ? AND head = ? AND head_digest = ? AND deleted IS NULL;
+WHERE id = ? AND head = ? AND head_digest = ? AND lock IS ? AND deleted IS NULL;
 
 -- name: head
 -- What a refused write is told.
-SELECT head, head_digest, deleted FROM threads WHERE id = ?;
+SELECT head, head_digest, deleted, lock FROM threads WHERE id = ?;
 
 -- name: living_thread
 -- A thread with its head, in one read.
 SELECT t.id, t.name, t.uid, t.agent, t.user, t.meta, t.created, t.head, t.head_digest, t.updated,
-       t.origin_uid, t.origin_version, t.origin_digest, t.deleted,
+       t.origin_uid, t.origin_version, t.origin_digest, t.deleted, t.family, t.lock,
        c.version, c.namespace, c.kind, c.line, c.origin_version, c.merged_version, c.undoes, c.time,
        c.digest, c.mac, c.record
 FROM threads AS t LEFT JOIN checkpoints AS c ON c.thread = t.id AND c.version = t.head
@@ -63,13 +63,13 @@ WHERE t.tenant = ? AND t.name = ? AND t.deleted IS NULL;
 -- name: thread_by_uid
 -- A thread, living or not.
 SELECT id, name, uid, agent, user, meta, created, head, head_digest, updated,
-       origin_uid, origin_version, origin_digest, deleted
+       origin_uid, origin_version, origin_digest, deleted, family, lock
 FROM threads WHERE tenant = ? AND uid = ?;
 
 -- name: threads
 -- Living threads, newest first; a null filter takes all.
 SELECT id, name, uid, agent, user, meta, created, head, head_digest, updated,
-       origin_uid, origin_version, origin_digest, deleted
+       origin_uid, origin_version, origin_digest, deleted, family, lock
 FROM threads
 WHERE tenant = ?1 AND deleted IS NULL
   AND (?2 IS NULL OR agent = ?2) AND (?3 IS NULL OR user = ?3)
@@ -130,6 +130,30 @@ DELETE FROM checkpoints WHERE thread = ?;
 -- name: drop_labels
 -- The labels of a deleted thread.
 DELETE FROM labels WHERE thread = ?;
+
+-- name: lock_thread
+-- A plan takes a thread, or lets it go; zero rows when another has it.
+UPDATE threads SET lock = ? WHERE id = ? AND lock IS ?;
+
+-- name: ledger_seq
+-- The number that a family's ledger has come to.
+SELECT coalesce(max(seq), 0) FROM cells WHERE tenant = ? AND family = ?;
+
+-- name: put_cell
+-- A cell, in place of the one of its kind and key.
+INSERT INTO cells (tenant, family, kind, key, thread, seq, live, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, family, key, kind) DO UPDATE
+SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = excluded.body;
+
+-- name: cells
+-- What was written to a family's ledger after a number.
+SELECT kind, key, thread, body, live, seq, family FROM cells
+WHERE tenant = ? AND family = ? AND seq > ? ORDER BY seq, key;
+
+-- name: cells_live
+-- What somebody has to see to; a null family takes all.
+SELECT kind, key, thread, body, live, seq, family FROM cells INDEXED BY cells_live
+WHERE tenant = ?1 AND (?2 IS NULL OR family = ?2) AND seq > ?3 AND live ORDER BY seq, key;
 
 -- name: new_audit
 -- An entry of the audit log.
