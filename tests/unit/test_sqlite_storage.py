@@ -27,6 +27,7 @@ from takeback.storage.base import (
     NewThread,
     PutLabel,
     Row,
+    Still,
     ThreadQuery,
     Tombstone,
 )
@@ -546,7 +547,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
         for merges in (False, True):
             store.checkpoints(A, row.uid, 0, 9, newest_first=newest_first, merges=merges)
     store.labels(A, row.uid)
-    ok(store, ledger(row.uid, 0, cell()), Lock(row.uid, b"plan"))
+    ok(store, Still(row.uid, 0), ledger(row.uid, 0, cell()), Lock(row.uid, b"plan"))
     store.cells(A, family=row.uid)
     store.cells(A, live=True)
     store.audit(A)

@@ -78,6 +78,15 @@ class Lock(msgspec.Struct, frozen=True):
     was: bytes | None = None
 
 
+class Still(msgspec.Struct, frozen=True):
+    """Writes nothing. Guard: the thread lives, nothing locks it, and its head stands on this line and, where a
+    digest is given, is that checkpoint."""
+
+    uid: ThreadUid
+    line: int
+    digest: bytes | None = None
+
+
 class Cell(msgspec.Struct, frozen=True):
     """Something of a family's ledger that changes: a step, an effect, a plan, an approval. `live` is whether
     somebody has to see to it yet; `seq` is the ledger's number when it was last written, the store's own."""
@@ -114,7 +123,8 @@ class Audit(msgspec.Struct, frozen=True):
 
 
 Row: TypeAlias = (
-    "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Ledger | Within | Audit"
+    "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Still | Ledger | Within"
+    " | Audit"
 )
 
 

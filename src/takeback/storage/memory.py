@@ -29,6 +29,7 @@ from takeback.storage.base import (
     NewThread,
     PutLabel,
     Refusal,
+    Still,
     StoreInfo,
     ThreadGone,
     ThreadLocked,
@@ -186,6 +187,16 @@ class MemoryStorage:
         tenant.undo.append(partial(tenant.threads.update, {row.uid: info}))
         return None
 
+    def _still(self, tenant: _Tenant, row: Still) -> Refusal | None:
+        gone = self._gone(tenant, row.uid)
+        if gone is not None:
+            return gone
+        info, head = tenant.threads[row.uid], tenant.checkpoints[row.uid][-1]
+        if info.lock is not None:
+            return ThreadLocked(info.lock)
+        moved = head.line != row.line or row.digest not in (None, head.digest)
+        return HeadMoved(info.head, info.head_digest) if moved else None
+
     def _ledger(self, tenant: _Tenant, row: Ledger) -> Refusal | None:
         held = tenant.cells.get(row.family, {})
         seq = max((cell.seq for cell in held.values()), default=0)
@@ -325,6 +336,7 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     DropLabel: MemoryStorage._drop_label,
     Tombstone: MemoryStorage._bury,
     Lock: MemoryStorage._lock_thread,
+    Still: MemoryStorage._still,
     Ledger: MemoryStorage._ledger,
     Within: MemoryStorage._within,
     Audit: MemoryStorage._audit,

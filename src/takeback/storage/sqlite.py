@@ -34,6 +34,7 @@ from takeback.storage.base import (
     NewThread,
     PutLabel,
     Refusal,
+    Still,
     StoreInfo,
     ThreadGone,
     ThreadLocked,
@@ -45,7 +46,7 @@ from takeback.storage.base import (
 from takeback.storage.migrate import queries, schema_version
 from takeback.storage.sqlite_connections import Connections
 from takeback.storage.sqlite_file import SqliteFile, meaning, translated
-from takeback.storage.sqlite_ledger import cell, ledger_landed, write_ledger
+from takeback.storage.sqlite_ledger import cell, ledger_landed, still, write_ledger
 from takeback.storage.sqlite_rows import (
     audit_entry,
     checkpoint_values,
@@ -212,6 +213,10 @@ class SqliteStorage:
         if connection.changes() == 0:
             return ThreadLocked(self._one(connection, self._sql["head"], (thread,))[3])
         return None
+
+    def _still(self, connection: apsw.Connection, tenant: int, row: Still) -> Refusal | None:
+        thread = self._thread_id(connection, tenant, row.uid)
+        return ThreadGone(None) if thread is None else still(connection, self._sql, thread, row)
 
     def _ledger(self, connection: apsw.Connection, tenant: int, row: Ledger) -> Refusal | None:
         return write_ledger(connection, self._sql, tenant, row)
@@ -494,6 +499,7 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     DropLabel: SqliteStorage._drop_label,
     Tombstone: SqliteStorage._bury,
     Lock: SqliteStorage._lock,
+    Still: SqliteStorage._still,
     Ledger: SqliteStorage._ledger,
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,

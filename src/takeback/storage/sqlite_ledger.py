@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from takeback.storage.base import Cell, LedgerMoved
+from takeback.storage.base import Cell, HeadMoved, LedgerMoved, ThreadGone, ThreadLocked
 
 if TYPE_CHECKING:
     import apsw
 
-    from takeback.storage.base import Ledger
+    from takeback.storage.base import Ledger, Refusal, Still
 
 
 def write_ledger(
@@ -23,6 +23,19 @@ def write_ledger(
     for c in row.cells:
         values = (tenant, row.family, c.kind, c.key, c.thread, seq + 1, c.live, c.body)
         connection.execute(sql["put_cell"], values)
+    return None
+
+
+def still(connection: apsw.Connection, sql: dict[str, str], thread: int, row: Still) -> Refusal | None:
+    """Whether a thread's head is where a write beside it supposes."""
+    found: Any = connection.execute(sql["still"], (thread,)).fetchone()
+    line, head, digest, deleted, lock = found
+    if deleted is not None:
+        return ThreadGone(deleted)
+    if lock is not None:
+        return ThreadLocked(lock)
+    if line != row.line or row.digest not in (None, digest):
+        return HeadMoved(head, digest)
     return None
 
 

@@ -12,11 +12,13 @@ from takeback.model.ids import ThreadUid, thread_uid
 from takeback.storage.base import (
     Batch,
     Cell,
+    HeadMoved,
     Ledger,
     LedgerMoved,
     Lock,
     NewCheckpoint,
     Row,
+    Still,
     Storage,
     ThreadGone,
     ThreadLocked,
@@ -113,6 +115,21 @@ class Ledgers(Handles):
         ok(store, NewCheckpoint(second, lock=b"plan"), Lock(row.uid, None, was=b"plan"))
         assert refused(store, NewCheckpoint(following(second), lock=b"plan")) == ThreadLocked(None)
         ok(store, NewCheckpoint(following(second)))
+
+    def test_a_head_that_is_still_there(self, store: Storage) -> None:
+        """What is written beside a thread can suppose where its head stands."""
+        row = new_thread("t")
+        ok(store, row)
+        ok(store, Still(row.uid, 0), ledger(F, 0, cell()))
+        ok(store, Still(row.uid, 0, row.first.digest))
+        second = following(row.first, line=1)
+        ok(store, NewCheckpoint(second))
+        assert refused(store, Still(row.uid, 0), ledger(F, 1, cell())) == HeadMoved(1, second.digest)
+        assert refused(store, Still(row.uid, 1, row.first.digest)) == HeadMoved(1, second.digest)
+        ok(store, Lock(row.uid, b"plan"))
+        assert refused(store, Still(row.uid, 1)) == ThreadLocked(b"plan")
+        assert refused(store, Still(thread_uid(), 0)) == ThreadGone(None)
+        assert len(store.cells(A, family=F)) == 1
 
     def test_no_lock_on_what_is_gone(self, store: Storage) -> None:
         """A thread that never was cannot be locked."""

@@ -131,6 +131,11 @@ DELETE FROM checkpoints WHERE thread = ?;
 -- The labels of a deleted thread.
 DELETE FROM labels WHERE thread = ?;
 
+-- name: still
+-- Where a thread's head stands, and what locks it.
+SELECT c.line, t.head, t.head_digest, t.deleted, t.lock
+FROM threads AS t LEFT JOIN checkpoints AS c ON c.thread = t.id AND c.version = t.head WHERE t.id = ?;
+
 -- name: lock_thread
 -- A plan takes a thread, or lets it go; zero rows when another has it.
 UPDATE threads SET lock = ? WHERE id = ? AND lock IS ?;
