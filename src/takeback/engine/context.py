@@ -47,6 +47,7 @@ class Context:
         self.storage, self.tenant, self.actor, self.key = storage, tenant, actor, key
         self.clock = clock or _now
         self.cache = ObjectCache(cache_bytes)
+        self.books: dict[bytes, Any] = {}  # ledgers of families, see `book.book_of`
 
     def get(self, digest: bytes) -> bytes:
         held = self.cache.get(digest)

@@ -1,4 +1,4 @@
-"""Records of a family's ledger: steps, effects, plans, approvals and what is said of threads; and their keys."""
+"""Records of a family's ledger: steps, effects, plans, approvals, what is said of threads; and their keys."""
 
 from __future__ import annotations
 
@@ -86,8 +86,7 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     args: Blob
     args_hash: bytes
     occurrence: int
-    target: str
-    declared: bool  # whether the tool names its target; else all calls of the tool are on one
+    target: str  # what the tool names; with a zero before it the tool itself, where it names none
     shown: str
     repeat: str  # keyed, once
     undo: str | None  # the handler that undoes it
@@ -151,7 +150,7 @@ class PlanLine(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class PlanCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """A plan that is being applied: what it is to do, how far it came, and the checkpoint that it ends with."""
+    """A plan that is being applied: what it is to do, how far it came, and the checkpoint it ends with."""
 
     id: bytes
     thread: bytes
@@ -273,11 +272,9 @@ def args_hash(tool: str, args: bytes) -> bytes:
     return blake3(tool.encode() + b"\0" + args).digest()
 
 
-def slot(
-    thread: bytes, line: int, run: str | None, label: str, ord: int, tool: str, hashed: bytes, occurrence: int
-) -> bytes:
+def slot(step: StepCell, tool: str, hashed: bytes, occurrence: int) -> bytes:
     """An effect's id: which call of which step of which line it is. A copy of the thread keeps it."""
-    raw = canonical.encode([thread, line, run, label, ord, tool, hashed, occurrence])
+    raw = canonical.encode([step.thread, step.line, step.run, step.label, step.ord, tool, hashed, occurrence])
     return blake3(raw, derive_key_context=_SLOT).digest(16)
 
 

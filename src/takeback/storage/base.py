@@ -79,7 +79,7 @@ class Lock(msgspec.Struct, frozen=True):
 
 
 class Still(msgspec.Struct, frozen=True):
-    """Writes nothing. Guard: the thread lives, nothing locks it, and its head stands on this line and, where a
+    """Writes nothing. Guard: the thread lives, nothing locks it, its head stands on this line and, where a
     digest is given, is that checkpoint."""
 
     uid: ThreadUid

@@ -6,60 +6,42 @@ what programs compare; the text may be reworded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
+
+from takeback.errors.base import BadRequest, IntegrityError, Moved, NotFound, StoreError, TakebackError
+from takeback.errors.effects import (
+    ApprovalDenied,
+    ApprovalRequired,
+    ApprovalStale,
+    BadTool,
+    BudgetExceeded,
+    EffectsDenied,
+    EffectStands,
+    EffectTimeout,
+    EffectUndone,
+    EffectUnknown,
+    EffectUnreadable,
+    HandlerMissing,
+    NoStep,
+    NotDone,
+    NotForAgents,
+    Paused,
+    PlanPaused,
+    PlanRequired,
+    ReplayDiverged,
+    RollbackInProgress,
+    StepInProgress,
+    StepLost,
+    ToolInTool,
+    Unacknowledged,
+    Undecided,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class TakebackError(Exception):
-    """Something that takeback was asked to do did not happen; nothing was changed."""
-
-    kind: ClassVar[str] = "error"
-    exit_code: ClassVar[int] = 1
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        thread: str | None = None,
-        checkpoint: str | int | None = None,
-        path: str | None = None,
-        hint: str | None = None,
-    ) -> None:
-        self.what, self.thread, self.checkpoint, self.path, self.hint = what, thread, checkpoint, path, hint
-        super().__init__(what)
-
-    def __str__(self) -> str:
-        places = [
-            f"thread {self.thread!r}" if self.thread is not None else "",
-            f"checkpoint {self.checkpoint}" if self.checkpoint is not None else "",
-            f"at {self.path or '/'}" if self.path is not None else "",
-        ]
-        where = ", ".join(place for place in places if place)
-        return self.what + (f" ({where})" if where else "") + (f". {self.hint}" if self.hint else "")
-
-    def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
-        fields = {
-            "kind": self.kind,
-            "message": self.what,
-            "thread": self.thread,
-            "checkpoint": self.checkpoint,
-            "path": self.path,
-            "hint": self.hint,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
-
-
 # --- the request is wrong: change it -----------------------------------------------------------------
-
-
-class BadRequest(TakebackError):
-    """What was asked cannot be done as asked; change the request."""
-
-    kind = "bad_request"
-    exit_code = 2
 
 
 class Unstorable(BadRequest):
@@ -149,13 +131,6 @@ class MissingExtra(BadRequest):
 # --- it is not there ----------------------------------------------------------------------------------
 
 
-class NotFound(TakebackError):
-    """What was named does not exist."""
-
-    kind = "not_found"
-    exit_code = 3
-
-
 class UnknownThread(NotFound):
     """No thread has this name."""
 
@@ -187,13 +162,6 @@ class ThreadDeleted(Removed):
 
 
 # --- something moved, or somebody must decide ---------------------------------------------------------
-
-
-class Moved(TakebackError):
-    """Somebody else was faster: read again, then decide."""
-
-    kind = "moved"
-    exit_code = 4
 
 
 class Conflict(Moved):
@@ -246,13 +214,6 @@ class NothingToRedo(Moved):
 
 
 # --- the store, its file or its machine ---------------------------------------------------------------
-
-
-class StoreError(TakebackError):
-    """The store cannot serve this now; the message says why."""
-
-    kind = "store_error"
-    exit_code = 5
 
 
 class StoreUnavailable(StoreError):
@@ -318,13 +279,6 @@ class UnknownOutcome(StoreError):
 # --- what is stored is not what was written -----------------------------------------------------------
 
 
-class IntegrityError(TakebackError):
-    """Stored bytes are not those that were written."""
-
-    kind = "integrity"
-    exit_code = 6
-
-
 class StoreCorrupt(IntegrityError):
     """The store's file is damaged."""
 
@@ -347,3 +301,77 @@ class BadExport(IntegrityError):
     """An exported file that is damaged, cut short or forged."""
 
     kind = "bad_export"
+
+
+__all__ = [
+    "AmbiguousReference",
+    "ApprovalDenied",
+    "ApprovalRequired",
+    "ApprovalStale",
+    "BadExport",
+    "BadName",
+    "BadPatch",
+    "BadPath",
+    "BadReference",
+    "BadRequest",
+    "BadSeal",
+    "BadState",
+    "BadTool",
+    "BudgetExceeded",
+    "Conflict",
+    "CorruptObject",
+    "EffectStands",
+    "EffectTimeout",
+    "EffectUndone",
+    "EffectUnknown",
+    "EffectUnreadable",
+    "EffectsDenied",
+    "ForkedProcess",
+    "HandlerMissing",
+    "IntegrityError",
+    "MergeConflict",
+    "MissingExtra",
+    "Moved",
+    "NetworkFilesystem",
+    "NewerStore",
+    "NoStep",
+    "NotAStore",
+    "NotDone",
+    "NotForAgents",
+    "NotFound",
+    "NothingToRedo",
+    "NothingToUndo",
+    "Paused",
+    "PlanPaused",
+    "PlanRequired",
+    "PlanStale",
+    "ReadOnlyState",
+    "ReadOnlyStore",
+    "Removed",
+    "ReplayDiverged",
+    "RollbackInProgress",
+    "StepInProgress",
+    "StepLost",
+    "StepOpen",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreUnavailable",
+    "TakebackError",
+    "ThreadDeleted",
+    "ThreadExists",
+    "TooDeep",
+    "TooLarge",
+    "ToolInTool",
+    "Unacknowledged",
+    "Undecided",
+    "UnknownCheckpoint",
+    "UnknownLabel",
+    "UnknownOutcome",
+    "UnknownThread",
+    "Unstorable",
+    "WrongOwner",
+    "WrongThread",
+]
