@@ -93,17 +93,22 @@ class Maker:
             yield f"{name}: {self._type(annotation, sync.__module__)}"
 
     def _mirrored(self, face: Any, by_hand: set[str]) -> Iterator[str]:
-        items = [item for item in functions(class_node(face._of)) if item.name not in by_hand]
+        for base in face._of.__mro__:
+            if base.__module__.startswith("takeback"):
+                yield from self._mirrored_from(face, base, by_hand)
+
+    def _mirrored_from(self, face: Any, base: type, by_hand: set[str]) -> Iterator[str]:
+        items = [item for item in functions(class_node(base)) if item.name not in by_hand]
         overloaded = {item.name for item in items if "overload" in decorators(item)}
         for item in items:
             implements = item.name in overloaded and "overload" not in decorators(item)
             sets = f"{item.name}.setter" in decorators(item)
             if not (item.name.startswith("_") or implements or sets):
-                yield from self._member(face, item)
+                yield from self._member(face, item, base.__module__)
 
-    def _member(self, face: Any, item: Function) -> list[str]:
+    def _member(self, face: Any, item: Function, module: str) -> list[str]:
         """A function as the face gives it; the classes that its annotations name are renamed by `_type`."""
-        kind, module = self._aio.kind(face, item.name), face._of.__module__
+        kind = self._aio.kind(face, item.name)
         assert item.returns is not None, item.name
         if kind == "asked":
             item.returns = ast.Subscript(ast.Name("Awaitable"), item.returns)
@@ -199,7 +204,7 @@ def is_public(name: str) -> bool:
 def held(node: ast.ClassDef) -> dict[str, ast.expr | None]:
     """The public attributes that are declared in a class or set by its constructor, with their types."""
     found: dict[str, ast.expr | None] = {}
-    for item in [*node.body, *(line for start in functions(node)[:1] for line in start.body)]:
+    for item in [*node.body, *(line for start in constructor(node) for line in start.body)]:
         for target, annotation in assigned(item, class_parameters(node)):
             name = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "_")
             if not name.startswith("_"):
@@ -208,8 +213,15 @@ def held(node: ast.ClassDef) -> dict[str, ast.expr | None]:
 
 
 def class_parameters(node: ast.ClassDef) -> dict[str, ast.expr | None]:
-    start = functions(node)[0]
-    return {arg.arg: arg.annotation for arg in [*start.args.args, *start.args.kwonlyargs]}
+    return {
+        arg.arg: arg.annotation
+        for start in constructor(node)
+        for arg in [*start.args.args, *start.args.kwonlyargs]
+    }
+
+
+def constructor(node: ast.ClassDef) -> list[Function]:
+    return [item for item in functions(node) if item.name == "__init__"]
 
 
 def assigned(item: ast.stmt, types: dict[str, ast.expr | None]) -> Iterator[tuple[ast.expr, ast.expr | None]]:

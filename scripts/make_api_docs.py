@@ -81,7 +81,8 @@ def _value(name: str, thing: Any) -> str:
 
 
 def _members(cls: type) -> list[tuple[str, Any]]:
-    public = [(n, v) for n, v in vars(cls).items() if not n.startswith("_")]
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("takeback")]
+    public = [(n, v) for base in ours for n, v in vars(base).items() if not n.startswith("_")]
     return [(n, v) for n, v in public if isinstance(v, property) or inspect.isfunction(v)]
 
 

@@ -19,6 +19,7 @@ from takeback._version import __version__
 if TYPE_CHECKING:
     from takeback import errors
     from takeback.aio import aopen
+    from takeback.calling import connection, effect_key
     from takeback.engine.changes import MISSING, Change
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
@@ -26,10 +27,15 @@ if TYPE_CHECKING:
     from takeback.engine.seals import Seal, new_key
     from takeback.engine.verify import Problem, Report
     from takeback.errors import (
+        ApprovalRequired,
         Conflict,
+        EffectStands,
+        EffectUnknown,
         MergeConflict,
+        NotDone,
         NothingToRedo,
         NothingToUndo,
+        PlanRequired,
         PlanStale,
         TakebackError,
         UnknownThread,
@@ -37,15 +43,17 @@ if TYPE_CHECKING:
     from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
     from takeback.plan import Plan, Receipt
     from takeback.repo import Repo, open
-    from takeback.step import Step
+    from takeback.step import Run, Step
     from takeback.storage.base import StoreInfo
     from takeback.thread import Thread
+    from takeback.tools import Tool, from_mcp, registry, tool
     from takeback.view import History, View
 
 # Where each public name lives. They are looked up when they are first used, so that a command that
 # prints its version, or a hook that runs on every tool call, does not pay for what it does not need.
 _HOMES = {
     "takeback.aio": ("aopen",),
+    "takeback.calling": ("connection", "effect_key"),
     "takeback.engine.changes": ("MISSING", "Change"),
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
@@ -53,10 +61,16 @@ _HOMES = {
     "takeback.engine.seals": ("Seal", "new_key"),
     "takeback.engine.verify": ("Problem", "Report"),
     "takeback.errors": (
+        "ApprovalRequired",
         "Conflict",
+        "EffectStands",
+        "EffectUnknown",
         "MergeConflict",
+        "NotDone",
+        "NotDone",
         "NothingToRedo",
         "NothingToUndo",
+        "PlanRequired",
         "PlanStale",
         "TakebackError",
         "UnknownThread",
@@ -64,9 +78,10 @@ _HOMES = {
     "takeback.model.records": ("AuditEntry", "Checkpoint", "ThreadInfo"),
     "takeback.plan": ("Plan", "Receipt"),
     "takeback.repo": ("Repo", "open"),
-    "takeback.step": ("Step",),
+    "takeback.step": ("Run", "Step"),
     "takeback.storage.base": ("StoreInfo",),
     "takeback.thread": ("Thread",),
+    "takeback.tools": ("Tool", "from_mcp", "registry", "tool"),
     "takeback.view": ("History", "View"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -93,33 +108,45 @@ def __dir__() -> list[str]:
 __all__ = [
     "DELETE",
     "MISSING",
+    "ApprovalRequired",
     "AuditEntry",
     "Change",
     "Checkpoint",
     "Conflict",
     "Diff",
+    "EffectStands",
+    "EffectUnknown",
     "History",
     "MergeClash",
     "MergeConflict",
+    "NotDone",
     "NothingToRedo",
     "NothingToUndo",
     "Plan",
+    "PlanRequired",
     "PlanStale",
     "Problem",
     "Receipt",
     "Repo",
     "Report",
+    "Run",
     "Seal",
     "Step",
     "StoreInfo",
     "TakebackError",
     "Thread",
     "ThreadInfo",
+    "Tool",
     "UnknownThread",
     "View",
     "__version__",
     "aopen",
+    "connection",
+    "effect_key",
     "errors",
+    "from_mcp",
     "new_key",
     "open",
+    "registry",
+    "tool",
 ]

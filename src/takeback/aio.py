@@ -31,7 +31,7 @@ from takeback.errors import ForkedProcess, StoreClosed
 from takeback.model.records import Checkpoint
 from takeback.plan import Plan, Receipt
 from takeback.repo import Repo
-from takeback.step import Step, _open
+from takeback.step import Run, Step, _open
 from takeback.thread import Thread
 from takeback.view import History, View
 
@@ -45,6 +45,7 @@ __all__ = [
     "AsyncPlan",
     "AsyncReceipt",
     "AsyncRepo",
+    "AsyncRun",
     "AsyncStep",
     "AsyncThread",
     "AsyncView",
@@ -258,7 +259,13 @@ def kind(face: type[_Face], name: str) -> str | None:
     if not inspect.isfunction(member):
         return None
     returned = str(member.__annotations__.get("return")).partition("[")[0]
-    return {"Step": "at once", "History": "at once", "Iterator": "walked"}.get(returned, "awaited")
+    return _AS_THEY_ARE.get(returned, "awaited")
+
+
+_AS_THEY_ARE = {
+    "Step": "at once", "Run": "at once", "Deciding": "at once", "Callable": "at once", "History": "at once",
+    "Iterator": "walked",
+}  # fmt: skip
 
 
 class NotAwaited(Generic[T]):
@@ -398,7 +405,7 @@ class AsyncThread(_Face, Generic[S], of=Thread, plain=("name", "info", "exists",
         super().__init__(inner, maker, _Line(queue.pool))
 
 
-class AsyncStep(_Face, Generic[S], of=Step, plain=("thread",)):
+class AsyncStep(_Face, Generic[S], of=Step, plain=("thread", "replayed", "attempt")):
     """`async with thread.step("book") as s:` change `s.state`; what is left at the end is committed."""
 
     async def __aenter__(self) -> Self:
@@ -433,7 +440,25 @@ class AsyncDiff(AsyncItems[Change], of=Diff, look=len):
         return bool(self._inner)
 
 
-class AsyncPlan(_Face, of=Plan, plain=("thread", "kind", "head", "target", "undoes", "digest"), look=str):
+class AsyncRun(_Face, of=Run):
+    """`async with thread.run("job-7"):` makes a script re-runnable: recorded steps are replayed."""
+
+    async def __aenter__(self) -> Self:
+        await self._ask(self._inner.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._ask(partial(self._inner.__exit__, kind, error, trace))
+
+
+class AsyncPlan(
+    _Face,
+    of=Plan,
+    plain=("thread", "kind", "head", "target", "undoes", "digest", "effects", "calm"),
+    look=str,
+):
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
 
 

@@ -1,21 +1,27 @@
 """The types of the async façade. Made by scripts/make_aio_stub.py: change that, or the classes."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
+from takeback.engine import plans
 from takeback.engine.changes import Change
 from takeback.engine.merge3 import MergeClash
+from takeback.engine.plans import EffectsPart
 from takeback.engine.rollback import Part
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
+from takeback.handle import Handle
 from takeback.model.ids import Bookmark
+from takeback.model.ledger import ApprovalCell, Effect
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
+from takeback.plan import Meta
+from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
-from takeback.thread import Meta, OnConflict
+from takeback.thread import OnConflict
 
 __all__ = [
     "AsyncDiff",
@@ -24,6 +30,7 @@ __all__ = [
     "AsyncPlan",
     "AsyncReceipt",
     "AsyncRepo",
+    "AsyncRun",
     "AsyncStep",
     "AsyncThread",
     "AsyncView",
@@ -31,6 +38,7 @@ __all__ = [
 ]
 
 M = TypeVar("M")
+R = TypeVar("R")
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -105,39 +113,6 @@ class AsyncRepo:
 
 class AsyncThread(Generic[S]):
     """One line of work of one agent. What its handle is asked is done in the order in which it is asked."""
-    @property
-    def name(self) -> str:
-        """What the thread is called."""
-    @property
-    def info(self) -> ThreadInfo:
-        """Agent, user, metadata and times, as last read."""
-    @property
-    def exists(self) -> bool:
-        """Whether it has a version: a thread comes into being with its first."""
-    @property
-    def head(self) -> Checkpoint:
-        """The checkpoint from which the thread goes on, as last read."""
-    @property
-    def version(self) -> int:
-        """The head's version."""
-    async def refresh(self) -> Self:
-        """Read the head again: what others committed shows."""
-    @property
-    def state(self) -> Awaitable[S]:
-        """The head's state as last read: read-only, or an instance of the thread's model."""
-    async def get(self, path: PathLike) -> Any:
-        """What stands at a path of the head's state; the rest is not loaded."""
-    async def at(self, ref: Any) -> AsyncView[S]:
-        """The thread as it was: `3`, an id or its prefix, `head~2`, a label, a bookmark, an ISO time."""
-    def history(self, *, newest_first: bool = True, inherited: bool = False) -> AsyncHistory:
-        """Its checkpoints, read as they are looked at; `inherited` adds those that a fork came from."""
-    async def diff(self, before: Any, after: Any = "head") -> AsyncDiff:
-        """What leads from one checkpoint's state to another's."""
-    @property
-    def labels(self) -> Awaitable[dict[str, int]]:
-        """Label → version."""
-    def audit(self) -> AsyncItems[AuditEntry]:
-        """What was done to the thread beside its checkpoints: labels, seals, imports."""
     async def commit(
         self,
         state: S | Any,
@@ -205,38 +180,22 @@ class AsyncThread(Generic[S]):
     ) -> Checkpoint:
         """Add items to the list at a path."""
     def step(
-        self, label: str = "step", *, reason: str | None = None, actor: str | None = None, meta: Meta = None
-    ) -> AsyncStep[S]:
-        """`with thread.step("book") as s:` change `s.state`: one checkpoint at its end, none if it raises."""
-    async def plan_rollback(self, ref: Any) -> AsyncPlan:
-        """What going back to a checkpoint will do; reads only."""
-    async def plan_undo(self, bookmark: str | None = None) -> AsyncPlan:
-        """What taking back the last operation (or going to a bookmark) will do."""
-    async def plan_redo(self) -> AsyncPlan:
-        """What taking back the last undo will do."""
-    async def plan_revert(self, ref: Any) -> AsyncPlan:
-        """What taking back one version alone will do."""
-    async def rollback(
-        self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
-    ) -> AsyncReceipt:
-        """Go back to a checkpoint: a new version that holds its state. Nothing is deleted."""
-    async def undo(
         self,
-        bookmark: str | None = None,
+        label: str = "step",
         *,
         reason: str | None = None,
         actor: str | None = None,
         meta: Meta = None,
-    ) -> AsyncReceipt:
-        """One operation back per call, or exactly to a bookmark."""
-    async def redo(
-        self, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
-    ) -> AsyncReceipt:
-        """One undo back per call; a new operation ends the redo."""
-    async def revert(
-        self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
-    ) -> Checkpoint:
-        """Take back one version alone, by three-way merge; `MergeConflict` names what was built on it."""
+        on_error: Literal["keep", "rollback"] = "keep",
+        wait: float | None = None,
+        take_over: bool = False,
+    ) -> AsyncStep[S]:
+        """`with thread.step("book") as s:` change `s.state`, call tools: one checkpoint at its end.
+
+        When it raises, its state is gone, and it stays open if it called tools: entering it again goes on.
+        With `on_error="rollback"` they are taken back. `StepInProgress` says that another worker is in it:
+        `wait` for so many seconds, or `take_over`.
+        """
     async def fork(
         self,
         at: Any = "head",
@@ -247,8 +206,13 @@ class AsyncThread(Generic[S]):
         reason: str | None = None,
         actor: str | None = None,
         meta: Meta = None,
+        effects: Literal["deny", "guard", "allow"] = "deny",
     ) -> AsyncThread[S]:
-        """A new thread that starts at a checkpoint of this one, which is untouched."""
+        """A new thread that starts at a checkpoint of this one, which is untouched.
+
+        `effects`: it may do nothing to the world (`deny`), only what does not stand already for one of the
+        family (`guard`), or whatever it wants (`allow`).
+        """
     async def plan_merge(self, other: AsyncThread[Any] | str) -> AsyncPlan | None:
         """What merging another thread will do; None when it has nothing that this one lacks."""
     async def merge(
@@ -270,7 +234,114 @@ class AsyncThread(Generic[S]):
         """The head as a seal, to be kept where who can write the store cannot; signed with an Ed25519 key."""
     async def delete(self, *, reason: str | None = None) -> None:
         """Remove the thread for good. Its name is free again; late writers to it are refused."""
-    async def is_same(self, other: AsyncThread[Any]) -> bool:
+    async def plan_rollback(
+        self,
+        ref: Any,
+        *,
+        scope: Collection[str] | None = None,
+        redo: Sequence[int] = (),
+        take_shared: Sequence[int] = (),
+        orphans: bool = False,
+    ) -> AsyncPlan:
+        """What going back to a checkpoint will do; reads only.
+
+        `scope` leaves something as it is: any of state, effects, files, memory. By number, `redo` does again
+        what was undone, and `take_shared` takes back what a fork relies on; `orphans` takes back what no step
+        claimed.
+        """
+    async def plan_undo(self, bookmark: str | None = None, *, redo: Sequence[int] = ()) -> AsyncPlan:
+        """What taking back the last operation (or going to a bookmark) will do."""
+    async def plan_redo(self, *, redo: Sequence[int] = ()) -> AsyncPlan:
+        """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""
+    async def plan_revert(self, ref: Any) -> AsyncPlan:
+        """What taking back one version alone will do."""
+    async def rollback(
+        self,
+        ref: Any,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        scope: Collection[str] | None = None,
+    ) -> AsyncReceipt:
+        """Go back to a checkpoint: a new version that holds its state. Nothing is deleted.
+
+        Where it would undo effects, or leave some standing, `PlanRequired` carries the plan.
+        """
+    async def undo(
+        self,
+        bookmark: str | None = None,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+    ) -> AsyncReceipt:
+        """One operation back per call, or exactly to a bookmark."""
+    async def redo(
+        self, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
+    ) -> AsyncReceipt:
+        """One undo back per call; a new operation ends the redo."""
+    async def revert(
+        self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
+    ) -> Checkpoint:
+        """Take back one version alone, by three-way merge; `MergeConflict` names what was built on it."""
+    async def discrepancies(self) -> plans.EffectsPart:
+        """What stands in the world and the head does not know of, and what it believes and was undone."""
+    def run(self, name: str) -> AsyncRun:
+        """`with thread.run("job-7"):` a script that can be run again from its first line."""
+    async def effects(self) -> list[Effect]:
+        """The effects of this thread, and those that it believes in, oldest first."""
+    async def resolve(self, number: int, *, happened: bool, actor: str | None = None) -> Effect:
+        """What happened to an unknown effect: for people to say, never for the agent."""
+    @property
+    def autopilot(self) -> Awaitable[bool]:
+        """Whether calls that cannot be undone wait for a person's approval; kept with the thread."""
+    async def set_autopilot(self, on: bool = True) -> None:
+        """Refuse from now on what cannot be undone, until it is approved; or no longer."""
+    async def budget(self, limits: Mapping[str, int] | None = None) -> dict[str, tuple[int, int]]:
+        """Limits for the thread and its forks, by name: `{"money": 10_000, "attempts": 50}` sets some. What is
+        spent and what the limit is, by name.
+        """
+    async def pause(self, question: str, options: Mapping[str, Any] | None = None) -> Any:
+        """Ask a person: the answer, once there is one; until then `Paused`, across restarts."""
+    async def resume(
+        self, answer: Any, *, number: int | None = None, actor: str | None = None
+    ) -> ApprovalCell:
+        """Answer the question that waits: the oldest, or the one of this number."""
+    @property
+    def name(self) -> str:
+        """What the thread is called."""
+    @property
+    def info(self) -> ThreadInfo:
+        """Agent, user, metadata and times, as last read."""
+    @property
+    def exists(self) -> bool:
+        """Whether it has a version: a thread comes into being with its first."""
+    @property
+    def head(self) -> Checkpoint:
+        """The checkpoint from which the thread goes on, as last read."""
+    @property
+    def version(self) -> int:
+        """The head's version."""
+    async def refresh(self) -> Self:
+        """Read the head again: what others committed shows."""
+    @property
+    def state(self) -> Awaitable[S]:
+        """The head's state as last read: read-only, or an instance of the thread's model."""
+    async def get(self, path: PathLike) -> Any:
+        """What stands at a path of the head's state; the rest is not loaded."""
+    async def at(self, ref: Any) -> AsyncView[S]:
+        """The thread as it was: `3`, an id or its prefix, `head~2`, a label, a bookmark, an ISO time."""
+    def history(self, *, newest_first: bool = True, inherited: bool = False) -> AsyncHistory:
+        """Its checkpoints, read as they are looked at; `inherited` adds those that a fork came from."""
+    async def diff(self, before: Any, after: Any = "head") -> AsyncDiff:
+        """What leads from one checkpoint's state to another's."""
+    @property
+    def labels(self) -> Awaitable[dict[str, int]]:
+        """Label → version."""
+    def audit(self) -> AsyncItems[AuditEntry]:
+        """What was done to the thread beside its checkpoints: labels, seals, imports."""
+    async def is_same(self, other: Handle[Any]) -> bool:
         """Whether both handles are of one thread of one store."""
 
 class AsyncStep(Generic[S]):
@@ -278,7 +349,7 @@ class AsyncStep(Generic[S]):
 
     state: S
     label: str
-    checkpoint: Checkpoint | None
+    made: Checkpoint | None
     async def __aenter__(self) -> Self:
         """The step is open in the caller's context, as well as in the one in which it will be ended."""
     async def __aexit__(
@@ -287,6 +358,18 @@ class AsyncStep(Generic[S]):
     @property
     def thread(self) -> AsyncThread[S]:
         """The thread whose step this is."""
+    @property
+    def replayed(self) -> bool:
+        """Whether it is gone through again: its calls give what they gave, and it commits nothing."""
+    @property
+    def attempt(self) -> int:
+        """The how manieth time it is entered."""
+    def deciding(self, what: str, *, by: str | None = None) -> Deciding:
+        """Calls inside are made `beside` what stands at their target, `reuse` it, or `undo` it first."""
+    async def checkpoint(self, reason: str | None = None) -> Checkpoint | None:
+        """End the step here as one version, and begin the next of its label."""
+    def bind(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function as part of this step in another thread of execution, where a pool would forget it."""
 
 class AsyncView(Generic[S]):
     """A thread as it was at one checkpoint."""
@@ -319,6 +402,17 @@ class AsyncDiff(AsyncItems[Change]):
     async def lines(self, limit: int | None = None) -> list[str]: ...
     async def summary(self, limit: int = 4) -> str: ...
 
+class AsyncRun:
+    """`async with thread.run("job-7"):` makes a script re-runnable: recorded steps are replayed."""
+
+    id: str
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    async def entries(self, label: str) -> int:
+        """How many steps of this label the run has entered before this one."""
+
 class AsyncPlan:
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
 
@@ -342,10 +436,26 @@ class AsyncPlan:
     @property
     def digest(self) -> str:
         """Of what the plan saw."""
+    @property
+    def effects(self) -> EffectsPart:
+        """What it does to effects, and what it leaves standing."""
+    @property
+    def calm(self) -> bool:
+        """Whether it only restores: nothing is undone in the world, and nothing has to be said before."""
     async def apply(
-        self, reason: str | None = None, *, actor: str | None = None, meta: Mapping[str, Any] | None = None
+        self,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        meta: Meta = None,
+        acknowledge: bool | Collection[int] = False,
+        wait: float | None = None,
     ) -> AsyncReceipt:
-        """Do exactly this; `PlanStale` if anything moved, `MergeConflict` if both sides cannot hold."""
+        """Do exactly this; `PlanStale` if anything moved, `MergeConflict` if both sides cannot hold.
+
+        `acknowledge` says that what stays standing is known: all of it, or by number. `wait` is for how many
+        seconds a worker is waited for where this process lacks a tool.
+        """
     async def lines(self, limit: int | None = None) -> list[str]:
         """What each part does, a line a change."""
     async def as_dict(self) -> dict[str, Any]:

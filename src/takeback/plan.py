@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from blake3 import blake3
 
 from takeback.engine.merge3 import MergeClash
+from takeback.engine.plans import EffectsPart
+from takeback.model.ids import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from takeback.engine.rollback import Move, Part
+    from takeback.going_back import GoingBack
     from takeback.model.ids import Bookmark
     from takeback.model.records import Checkpoint
-    from takeback.thread import Thread
+
+Meta: TypeAlias = "Mapping[str, Any] | None"
 
 
 class Plan:
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
 
     def __init__(
-        self, thread: Thread[Any], move: Move, parts: list[Part], conflicts: list[MergeClash]
+        self, thread: GoingBack[Any], move: Move, parts: list[Part], conflicts: list[MergeClash]
     ) -> None:
         self._thread, self._move = thread, move
         self.parts = parts
@@ -53,13 +58,35 @@ class Plan:
     @property
     def digest(self) -> str:
         """Of what the plan saw."""
-        return self._move.digest
+        return shown(blake3(self._move.digest.encode() + self.effects.digest).digest())
+
+    @property
+    def effects(self) -> EffectsPart:
+        """What it does to effects, and what it leaves standing."""
+        return next(part for part in self.parts if isinstance(part, EffectsPart))
+
+    @property
+    def calm(self) -> bool:
+        """Whether it only restores: nothing is undone in the world, and nothing has to be said before."""
+        return self.effects.calm
 
     def apply(
-        self, reason: str | None = None, *, actor: str | None = None, meta: Mapping[str, Any] | None = None
+        self,
+        reason: str | None = None,
+        *,
+        actor: str | None = None,
+        meta: Meta = None,
+        acknowledge: bool | Collection[int] = False,
+        wait: float | None = None,
     ) -> Receipt:
-        """Do exactly this; `PlanStale` if anything moved, `MergeConflict` if both sides cannot hold."""
-        return self._thread._apply(self, self._move, reason, actor, meta)
+        """Do exactly this; `PlanStale` if anything moved, `MergeConflict` if both sides cannot hold.
+
+        `acknowledge` says that what stays standing is known: all of it, or by number. `wait` is for how many
+        seconds a worker is waited for where this process lacks a tool.
+        """
+        from takeback.going_back import said
+
+        return self._thread._apply(self, self._move, said(reason, actor, meta), acknowledge, wait)
 
     def lines(self, limit: int | None = None) -> list[str]:
         """What each part does, a line a change."""
@@ -92,11 +119,13 @@ class Plan:
 class Receipt:
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""
 
-    def __init__(self, thread: Thread[Any], plan: Plan, checkpoint: Checkpoint, bookmark: Bookmark) -> None:
+    def __init__(
+        self, thread: GoingBack[Any], plan: Plan, checkpoint: Checkpoint, bookmark: Bookmark
+    ) -> None:
         self._thread = thread
         self.checkpoint = checkpoint
         self.bookmark = bookmark
-        self.standing: list[str] = []
+        self.standing: list[str] = [f"#{e.number} ({e.shown})" for e in plan.effects.standing]
         self._plan = plan
 
     @property

@@ -17,9 +17,10 @@ from takeback.engine.verify import Report
 from takeback.errors import BadRequest, ThreadExists, UnknownThread
 from takeback.model import canonical, ids, refs
 from takeback.model.records import AuditEntry, ThreadInfo
+from takeback.plan import Meta
 from takeback.storage import connect
 from takeback.storage.base import StoreInfo, ThreadQuery
-from takeback.thread import Meta, Thread
+from takeback.thread import Thread
 
 if TYPE_CHECKING:
     from types import TracebackType

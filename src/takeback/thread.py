@@ -2,115 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from takeback.acting import Acting
 from takeback.engine import commit as commits
 from takeback.engine import fork as forks
-from takeback.engine import history, rollback, seals, threads
+from takeback.engine import history, seals, standing, steps, threads
 from takeback.engine.commit import Draft, Identity, Said, metadata
-from takeback.engine.context import Context, Tip, needed
-from takeback.engine.diff import Diff
+from takeback.engine.context import Tip, needed
 from takeback.engine.patch import edits, json_patch, merge_patch
-from takeback.engine.rollback import Move
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
-from takeback.errors import BadRequest, Conflict, CorruptObject, ReadOnlyState, ThreadExists, UnknownThread
-from takeback.model import frozen, paths
+from takeback.errors import BadRequest, Conflict, ThreadExists, UnknownThread
+from takeback.going_back import GoingBack
+from takeback.going_back import said as _said
+from takeback.model import paths
 from takeback.model.canonical import equal
 from takeback.model.ids import ThreadUid
 from takeback.model.paths import PathLike
-from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
-from takeback.model.tree.read import read_at
-from takeback.plan import Plan, Receipt
+from takeback.model.records import Checkpoint
+from takeback.plan import Meta, Plan
 from takeback.step import Step, refuse_open
 from takeback.typed import load
-from takeback.view import History, View
+
+if TYPE_CHECKING:
+    from takeback.engine.steps import Session
 
 S = TypeVar("S")
-Meta: TypeAlias = "Mapping[str, Any] | None"
 OnConflict: TypeAlias = Literal["raise", "merge"]
 
 
-class Thread(Generic[S]):
+class Thread(GoingBack[S], Acting[S]):
     """One line of work of one agent. A handle remembers the head it read; it is cheap to make."""
-
-    def __init__(self, ctx: Context, identity: Identity, tip: Tip | None, model: Any = None) -> None:
-        self._ctx, self._identity, self._tip, self._model = ctx, identity, tip, model
-        self._seen: tuple[bytes, Any] | None = None
-
-    # --- what it is
-
-    @property
-    def name(self) -> str:
-        """What the thread is called."""
-        return self._identity.name
-
-    @property
-    def info(self) -> ThreadInfo:
-        """Agent, user, metadata and times, as last read."""
-        return self._need().info
-
-    @property
-    def exists(self) -> bool:
-        """Whether it has a version: a thread comes into being with its first."""
-        return self._tip is not None
-
-    @property
-    def head(self) -> Checkpoint:
-        """The checkpoint from which the thread goes on, as last read."""
-        return self._need().head
-
-    @property
-    def version(self) -> int:
-        """The head's version."""
-        return self.head.version
-
-    def refresh(self) -> Self:
-        """Read the head again: what others committed shows."""
-        tip = self._ctx.tip(self.name)
-        if tip is not None:  # it may have come into being since, as somebody else's
-            threads.check_owner(tip, self._identity.agent, self._identity.user)
-        self._tip = tip
-        return self
-
-    # --- looking
-
-    @property
-    def state(self) -> S:
-        """The head's state as last read: read-only, or an instance of the thread's model."""
-        return cast(S, self._state_of(self._need().head))
-
-    @state.setter
-    def state(self, value: S) -> None:  # noqa: ARG002 (refused whatever it is)
-        raise ReadOnlyState("a thread's state is not assigned to", thread=self.name, hint="Use commit(state)")
-
-    def get(self, path: PathLike) -> Any:
-        """What stands at a path of the head's state; the rest is not loaded."""
-        return self._get(self._need().head, path)
-
-    def at(self, ref: Any) -> View[S]:
-        """The thread as it was: `3`, an id or its prefix, `head~2`, a label, a bookmark, an ISO time."""
-        return View(self, history.resolve(self._ctx, self._need(), ref))
-
-    def history(self, *, newest_first: bool = True, inherited: bool = False) -> History:
-        """Its checkpoints, read as they are looked at; `inherited` adds those that a fork came from."""
-        return History(self._ctx, self._need(), newest_first=newest_first, inherited=inherited)
-
-    def diff(self, before: Any, after: Any = "head") -> Diff:
-        """What leads from one checkpoint's state to another's."""
-        tip = self._need()
-        resolve = history.resolve
-        return Diff(self._ctx, resolve(self._ctx, tip, before), resolve(self._ctx, tip, after))
-
-    @property
-    def labels(self) -> dict[str, int]:
-        """Label → version."""
-        return self._ctx.storage.labels(self._ctx.tenant, self._need().info.uid)
-
-    def audit(self) -> Iterator[AuditEntry]:
-        """What was done to the thread beside its checkpoints: labels, seals, imports."""
-        return threads.audit(self._ctx, self._need().info.uid)
 
     # --- making versions
 
@@ -212,59 +137,24 @@ class Thread(Generic[S]):
         )
 
     def step(
-        self, label: str = "step", *, reason: str | None = None, actor: str | None = None, meta: Meta = None
-    ) -> Step[S]:
-        """`with thread.step("book") as s:` change `s.state`: one checkpoint at its end, none if it raises."""
-        said = Said(reason=reason, actor=actor, step=label, meta=metadata(meta))
-        return Step(self, label, said)
-
-    # --- taking back
-
-    def plan_rollback(self, ref: Any) -> Plan:
-        """What going back to a checkpoint will do; reads only."""
-        tip = self._need()
-        return self._plan(rollback.to_checkpoint(tip, history.resolve(self._ctx, tip, ref)))
-
-    def plan_undo(self, bookmark: str | None = None) -> Plan:
-        """What taking back the last operation (or going to a bookmark) will do."""
-        return self._plan(rollback.back(self._ctx, self._need(), bookmark))
-
-    def plan_redo(self) -> Plan:
-        """What taking back the last undo will do."""
-        return self._plan(rollback.forth(self._ctx, self._need()))
-
-    def plan_revert(self, ref: Any) -> Plan:
-        """What taking back one version alone will do."""
-        tip = self._need()
-        found = forks.plan_revert(self._ctx, tip, history.resolve(self._ctx, tip, ref))
-        return self._plan(found.move, found.clashes)
-
-    def rollback(
-        self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
-    ) -> Receipt:
-        """Go back to a checkpoint: a new version that holds its state. Nothing is deleted."""
-        return self.plan_rollback(ref).apply(reason, actor=actor, meta=meta)
-
-    def undo(
         self,
-        bookmark: str | None = None,
+        label: str = "step",
         *,
         reason: str | None = None,
         actor: str | None = None,
         meta: Meta = None,
-    ) -> Receipt:
-        """One operation back per call, or exactly to a bookmark."""
-        return self.plan_undo(bookmark).apply(reason, actor=actor, meta=meta)
+        on_error: Literal["keep", "rollback"] = "keep",
+        wait: float | None = None,
+        take_over: bool = False,
+    ) -> Step[S]:
+        """`with thread.step("book") as s:` change `s.state`, call tools: one checkpoint at its end.
 
-    def redo(self, *, reason: str | None = None, actor: str | None = None, meta: Meta = None) -> Receipt:
-        """One undo back per call; a new operation ends the redo."""
-        return self.plan_redo().apply(reason, actor=actor, meta=meta)
-
-    def revert(
-        self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
-    ) -> Checkpoint:
-        """Take back one version alone, by three-way merge; `MergeConflict` names what was built on it."""
-        return self.plan_revert(ref).apply(reason, actor=actor, meta=meta).checkpoint
+        When it raises, its state is gone, and it stays open if it called tools: entering it again goes on.
+        With `on_error="rollback"` they are taken back. `StepInProgress` says that another worker is in it:
+        `wait` for so many seconds, or `take_over`.
+        """
+        said = Said(reason=reason, actor=actor, step=label, meta=metadata(meta))
+        return Step(self, label, said, on_error=on_error, wait=wait, take_over=take_over)
 
     # --- other lines
 
@@ -278,9 +168,16 @@ class Thread(Generic[S]):
         reason: str | None = None,
         actor: str | None = None,
         meta: Meta = None,
+        effects: Literal["deny", "guard", "allow"] = "deny",
     ) -> Thread[S]:
-        """A new thread that starts at a checkpoint of this one, which is untouched."""
+        """A new thread that starts at a checkpoint of this one, which is untouched.
+
+        `effects`: it may do nothing to the world (`deny`), only what does not stand already for one of the
+        family (`guard`), or whatever it wants (`allow`).
+        """
         from takeback.model import ids, refs
+
+        rights = standing.rights(effects)
 
         tip = self._need()
         source = history.resolve(self._ctx, tip, at)
@@ -292,7 +189,10 @@ class Thread(Generic[S]):
             family=ThreadUid(tip.info.family),
         )
         made = forks.fork(self._ctx, source, new, Said(reason=reason, actor=actor))
-        return Thread(self._ctx, new, made, self._model)
+        fork: Thread[S] = Thread(self._ctx, new, made, self._model)
+        if rights != "deny":  # a crash before it leaves a fork without the right: the safe way round
+            standing.say(fork._book(), made, rights=rights)
+        return fork
 
     def plan_merge(self, other: Thread[Any] | str) -> Plan | None:
         """What merging another thread will do; None when it has nothing that this one lacks."""
@@ -348,46 +248,12 @@ class Thread(Generic[S]):
         threads.delete(self._ctx, self._need(), reason)
         self._tip = None
 
-    def is_same(self, other: Thread[Any]) -> bool:
-        """Whether both handles are of one thread of one store."""
-        return (self._ctx.storage, self._ctx.tenant, self.name) == (
-            other._ctx.storage,
-            other._ctx.tenant,
-            other.name,
-        )
-
     def __repr__(self) -> str:
         return f"<Thread {self.name!r} " + (
             f"at version {self._tip.head.version}>" if self._tip else "without versions>"
         )
 
     # --- inside
-
-    def _need(self) -> Tip:
-        return needed(self._tip, self.name)
-
-    def _recorded(self) -> ThreadInfo:
-        """What the store says of the thread, also when its head is damaged."""
-        try:
-            return self.refresh()._need().info
-        except CorruptObject:
-            found = [info for info in threads.listed(self._ctx) if info.name == self.name]
-            if not found:
-                raise
-            return found[0]
-
-    def _state_of(self, checkpoint: Checkpoint) -> Any:
-        if self._model is not None:
-            return load(self._model, self._ctx.state(checkpoint), checkpoint)
-        if self._seen is None or self._seen[0] != checkpoint.state_root:
-            self._seen = (checkpoint.state_root, frozen.view(self._ctx.state(checkpoint)))
-        return self._seen[1]
-
-    def _get(self, checkpoint: Checkpoint, path: PathLike) -> Any:
-        try:
-            return frozen.view(read_at(self._ctx.get(checkpoint.state_root), paths.parse(path), self._ctx))
-        except CorruptObject as error:
-            raise self._ctx.explained(error, checkpoint) from None
 
     def _begin(self) -> tuple[Tip | None, Any]:
         """A step's base and its working state."""
@@ -403,8 +269,20 @@ class Thread(Generic[S]):
         """What a step of a thread without versions begins with."""
         return {} if self._model is None else _empty(self._model, self.name)
 
-    def _finish(self, base: Tip | None, state: Any, said: Said) -> Checkpoint | None:
+    def _born(self) -> Tip:
+        """A thread that acts before it has a version comes into being with an empty state."""
+        if self._tip is None:
+            draft = commits.draft_state(self._ctx, None, self._fresh(), "initial", Said())
+            with contextlib.suppress(ThreadExists):  # somebody was faster: then it is there
+                self._tip = commits.create(self._ctx, self._identity, draft)
+        return self.refresh()._need() if self._tip is None else self._tip
+
+    def _finish(self, base: Tip | None, state: Any, said: Said, session: Session | None) -> Checkpoint | None:
         """The end of a step: nothing when nothing changed, else a version, merged with what others did."""
+        if session is not None and session.recorded:
+            self._tip = base
+            self._tip = steps.close(session, needed(base, self.name), state, said)
+            return self._tip.head
 
         def make(tip: Tip | None) -> Draft:
             return commits.draft_state(self._ctx, tip, state, "step", said)
@@ -473,21 +351,6 @@ class Thread(Generic[S]):
                 checkpoint=wanted.version,
             )
         return tip
-
-    def _plan(self, move: Move, clashes: list[Any] | None = None) -> Plan:
-        return Plan(self, move, [rollback.state_part(self._ctx, move)], clashes or [])
-
-    def _apply(self, plan: Plan, move: Move, reason: str | None, actor: str | None, meta: Meta) -> Receipt:
-        refuse_open(self, f"a {move.kind}")
-        tip = self._need()
-        if plan.conflicts:
-            raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
-        self._tip, bookmark = rollback.apply(self._ctx, tip, move, _said(reason, actor, meta))
-        return Receipt(self, plan, self._tip.head, bookmark)
-
-
-def _said(reason: str | None, actor: str | None, meta: Meta) -> Said:
-    return Said(reason=reason, actor=actor, meta=metadata(meta))
 
 
 def _empty(model: Any, name: str) -> Any:

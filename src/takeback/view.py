@@ -11,7 +11,7 @@ from takeback.model.paths import PathLike
 from takeback.model.records import Checkpoint
 
 if TYPE_CHECKING:
-    from takeback.thread import Thread
+    from takeback.handle import Handle
 
 S = TypeVar("S")
 
@@ -19,7 +19,7 @@ S = TypeVar("S")
 class View(Generic[S]):
     """A thread as it was at one checkpoint."""
 
-    def __init__(self, thread: Thread[S], checkpoint: Checkpoint) -> None:
+    def __init__(self, thread: Handle[S], checkpoint: Checkpoint) -> None:
         self._thread, self.checkpoint = thread, checkpoint
 
     @property

@@ -99,7 +99,7 @@ def scenario(tb: Any, folder: Path) -> Asked:
     s.state["to"] = "NYC"
     said += [s.label, s.thread.name, (yield from refused(lambda: trip.commit({})))]
     yield left(s)
-    said += [s.checkpoint, (yield trip.append("messages", "hello", actor="somebody")), (yield trip.state)]
+    said += [s.made, (yield trip.append("messages", "hello", actor="somebody")), (yield trip.state)]
     said += [(yield trip.extend("messages", ["a", "b"])), (yield trip.patch({"/messages/0": "hi"}))]
     said += [(yield trip.merge_patch({"plan": {"x": 1}})), (yield trip.get("/plan/x"))]
     said += [(yield trip.json_patch([{"op": "replace", "path": "/to", "value": "SFO"}]))]

@@ -243,7 +243,7 @@ def test_a_step_may_end_in_another_context_than_it_began_in(url: str) -> None:
             await asyncio.create_task(step.__aenter__())
             step.state["n"].append(1)
             await asyncio.create_task(step.__aexit__(None, None, None))
-            assert step.checkpoint == step.thread.head
+            assert step.made == step.thread.head
 
     run(main())
 

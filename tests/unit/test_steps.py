@@ -36,9 +36,9 @@ def test_a_step_ends_as_one_version(tb, trip):
         assert s.label == "book"
         s.state["n"] = 1
         s.state["log"].append("a")
-        assert s.checkpoint is None
+        assert s.made is None
         assert tb.thread("t").state == {"log": [], "n": 0}
-    made = s.checkpoint
+    made = s.made
     assert made == trip.head == tb.thread("t").head
     assert (made.version, made.kind, made.step, made.reason, made.actor) == (
         1,
@@ -77,7 +77,7 @@ def test_a_step_that_raises_commits_nothing(tb, trip, error):
     with pytest.raises(error), trip.step("fails") as s:  # noqa: PT012 (the step is the statement)
         s.state["n"] = 1
         raise error("no")
-    assert s.checkpoint is None
+    assert s.made is None
     assert tb.thread("t").version == 0
     with trip.step() as again:
         assert again.state == {"log": [], "n": 0}
@@ -91,7 +91,7 @@ def test_a_step_that_changed_nothing_makes_no_version(tb, trip):
         s.state["n"] = 5
         s.state["n"] = 0
         s.state["log"] = list(s.state["log"])
-    assert s.checkpoint is None
+    assert s.made is None
     assert tb.thread("t").version == 0
 
 
@@ -100,7 +100,7 @@ def test_a_change_of_type_is_a_change(trip):
     for value in (0.0, False, -0.0, 0):
         with trip.step() as s:
             s.state["n"] = value
-        assert s.checkpoint is not None
+        assert s.made is not None
         assert repr(trip.state["n"]) == repr(value)
 
 
@@ -110,7 +110,7 @@ def test_an_unstorable_working_state_ends_the_step_with_an_error(tb, trip):
         s.state["n"] = 1
         s.state["log"].append({"when": {1, 2}})
     assert caught.value.path == "/log/0/when"
-    assert s.checkpoint is None
+    assert s.made is None
     assert tb.thread("t").version == 0
     trip.patch({"n": 1})
     assert trip.version == 1
@@ -196,7 +196,7 @@ def test_what_would_pass_an_open_step_by_is_refused(tb, trip, verb):
         assert "'outer'" in str(caught.value)
         assert caught.value.thread == "t"
         assert "step.state" in caught.value.hint
-        assert s.checkpoint is not None
+        assert s.made is not None
     assert trip.state == {"log": [], "n": 1, "after": False}
 
 
@@ -281,7 +281,7 @@ def test_the_end_merges_with_what_others_committed(tb, trip):
         other = tb.thread("t")
         elsewhere(other.append, "log", "theirs")
         elsewhere(other.patch, {"theirs": 2})
-    assert s.checkpoint.version == 3
+    assert s.made.version == 3
     assert trip.state == {"log": ["theirs", "mine"], "n": 0, "mine": 1, "theirs": 2}
 
 
@@ -289,7 +289,7 @@ def test_a_step_that_changed_nothing_stays_silent_when_others_wrote(tb, trip):
     """No version is made to say that nothing was done."""
     with trip.step() as s:
         elsewhere(tb.thread("t").patch, {"n": 1})
-    assert s.checkpoint is None
+    assert s.made is None
     assert trip.refresh().version == 1
 
 

@@ -39,6 +39,7 @@ from takeback.storage.base import (
     Row,
     ThreadGone,
     ThreadLocked,
+    Within,
 )
 
 Lineage = dict[tuple[bytes, int], int]
@@ -53,6 +54,7 @@ class Change(msgspec.Struct, frozen=True):
     answer: Any = None
     rows: list[Row] = []
     objects: dict[bytes, bytes] = {}
+    within: Callable[[Any], list[Entry]] | None = None  # work in this transaction, and what it writes
 
 
 class Place:
@@ -91,7 +93,7 @@ class Book:
     """The ledger of one family. Whoever reads and then writes holds `lock`."""
 
     def __init__(self, ctx: Context, family: ThreadUid) -> None:
-        self._ctx, self.family = ctx, family
+        self._ctx, self.family, self.clock = ctx, family, ctx.clock
         self.lock = threading.RLock()
         self.seq = 0
         self.steps: dict[bytes, StepCell] = {}
@@ -104,6 +106,7 @@ class Book:
         self.asked = 0
         self.spent: dict[str, int] = defaultdict(int)
         self.tried = 0
+        self.order = 0
         self._of_step: dict[bytes, dict[bytes, None]] = defaultdict(dict)
         self._places: dict[str, Place] = defaultdict(Place)
         self._open: dict[tuple[bytes, int, str | None, str], bytes] = {}
@@ -185,11 +188,13 @@ class Book:
         with self.lock:
             while True:
                 change = decide()
-                if not change.entries and not change.rows:
+                if not change.entries and not change.rows and change.within is None:
                     return change.answer
-                refusal = self._apply(change)
+                entries = list(change.entries)
+                refusal = self._apply(change, entries)
                 if refusal is None:
-                    self.took(change.entries)
+                    if entries:
+                        self.took(entries)
                     return change.answer
                 if not isinstance(refusal, LedgerMoved):
                     raise self.refused(refusal)
@@ -225,9 +230,17 @@ class Book:
             )
         return Conflict(f"refused: {refusal}")
 
-    def _apply(self, change: Change) -> Refusal | None:
-        batch = Batch(self._ctx.tenant, [*change.rows, self.row(change.entries)], change.objects)
-        return self._ctx.storage.apply(batch)
+    def _apply(self, change: Change, entries: list[Entry]) -> Refusal | None:
+        rows: list[Row] = [*change.rows, self.row(entries)]
+        if change.within is not None:
+            work = change.within
+
+            def run(connection: Any) -> list[Row]:
+                entries[:] = work(connection)
+                return [self.row(entries)]
+
+            rows.append(Within(run))
+        return self._ctx.storage.apply(Batch(self._ctx.tenant, rows, change.objects))
 
     # --- the indexes
 
@@ -258,6 +271,7 @@ class Book:
         if effect.may_stand:
             place.add(effect)
             self._count(effect, 1)
+        self.order = max(self.order, effect.order)
         self.tried += effect.attempts - (old.attempts if old else 0)
         self.effects[effect.id] = effect
 

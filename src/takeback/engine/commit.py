@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,7 @@ from takeback.errors import (
     BadRequest,
     Conflict,
     MergeConflict,
+    RollbackInProgress,
     ThreadDeleted,
     ThreadExists,
     TooLarge,
@@ -28,7 +29,18 @@ from takeback.model.refs import check_name
 from takeback.model.tree import edit
 from takeback.model.tree.build import build
 from takeback.model.tree.nodes import Payload, Writer, value_size
-from takeback.storage.base import Batch, HeadMoved, NameTaken, NewCheckpoint, NewThread, Refusal, ThreadGone
+from takeback.storage.base import (
+    Batch,
+    HeadMoved,
+    LedgerMoved,
+    NameTaken,
+    NewCheckpoint,
+    NewThread,
+    Refusal,
+    Row,
+    ThreadGone,
+    ThreadLocked,
+)
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -74,10 +86,22 @@ class Draft(msgspec.Struct, frozen=True):
     stack: tuple[int | None, int | None] | None = None  # undo and redo tops; None: a new operation
 
 
-def publish(ctx: Context, tip: Tip, draft: Draft) -> Tip:
+class LedgerStale(Exception):
+    """The ledger moved while a version was made that says something to it: to be tried again."""
+
+
+Beside: TypeAlias = Callable[[Checkpoint], list[Row]]
+"""The rows that go with a version, once it has its place."""
+
+
+def publish(
+    ctx: Context, tip: Tip, draft: Draft, beside: Beside | None = None, *, lock: bytes | None = None
+) -> Tip:
     """Append a version to a thread, if its head is still the one that the draft was made for."""
     checkpoint = _signed(ctx, _placed(ctx, tip, draft))
-    refusal = ctx.storage.apply(Batch(ctx.tenant, [NewCheckpoint(checkpoint)], draft.objects))
+    rows = [] if beside is None else beside(checkpoint)
+    batch = Batch(ctx.tenant, [NewCheckpoint(checkpoint, lock), *rows], draft.objects)
+    refusal = ctx.storage.apply(batch)
     if refusal is not None:
         raise _moved(ctx, tip, refusal)
     ctx.cache.put(draft.objects.items())
@@ -139,7 +163,12 @@ def draft_extend(ctx: Context, tip: Tip, path: Path, values: list[Any], said: Sa
 
 
 def publish_or_merge(
-    ctx: Context, tip: Tip, make: Callable[[Tip], Draft], on_conflict: str, state: Callable[[], Any] | None
+    ctx: Context,
+    tip: Tip,
+    make: Callable[[Tip], Draft],
+    on_conflict: str,
+    state: Callable[[], Any] | None,
+    beside: Beside | None = None,
 ) -> Tip:
     """Publish; when the head moved and merging is asked for, make the change again on the new head.
 
@@ -149,7 +178,7 @@ def publish_or_merge(
     draft = make(tip)
     while True:
         try:
-            return publish(ctx, tip, draft)
+            return publish(ctx, tip, draft, beside)
         except Conflict:
             if on_conflict != "merge":
                 raise
@@ -300,6 +329,14 @@ def _advanced(info: ThreadInfo, checkpoint: Checkpoint) -> ThreadInfo:
 
 def _moved(ctx: Context, tip: Tip, refusal: Refusal) -> Exception:
     name, expected = tip.info.name, tip.head
+    if isinstance(refusal, LedgerMoved):
+        return LedgerStale()
+    if isinstance(refusal, ThreadLocked):
+        return RollbackInProgress(
+            "a plan is being applied to the thread" if refusal.lock else "the plan that held it is over",
+            thread=name,
+            hint="It can be read and forked meanwhile; `takeback recover` shows how far the plan came",
+        )
     if isinstance(refusal, ThreadGone):
         return ThreadDeleted(
             "the thread was deleted", thread=name, hint="What is written late does not bring it back"

@@ -42,10 +42,12 @@ class Context:
         actor: str | None,
         key: bytes | None = None,
         clock: Callable[[], int] | None = None,
+        approvers: list[bytes] | None = None,
         cache_bytes: int = 64 << 20,
     ) -> None:
         self.storage, self.tenant, self.actor, self.key = storage, tenant, actor, key
         self.clock = clock or _now
+        self.approvers = approvers or []  # public keys; with one, a grant counts that it has signed
         self.cache = ObjectCache(cache_bytes)
         self.books: dict[bytes, Any] = {}  # ledgers of families, see `book.book_of`
 
@@ -86,6 +88,14 @@ class Context:
     def tip(self, name: str) -> Tip | None:
         found = self.storage.thread(self.tenant, name)
         return None if found is None else Tip(*found)
+
+    def audit_of(self, action: str, entry: Any, actor: str | None) -> Audit:
+        """An audit entry about an effect or an approval."""
+        said = {"number": entry.number, "shown": entry.shown, "state": entry.state}
+        about = AuditEntry(
+            time_us=self.clock(), action=action, thread=None, uid=entry.thread, actor=actor, detail=said
+        )
+        return Audit(about)
 
     def audit(self, action: str, info: ThreadInfo, actor: str | None, **detail: Any) -> Audit:
         """An audit entry, for the batch that does what it tells of."""

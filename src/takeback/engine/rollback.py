@@ -10,11 +10,11 @@ from blake3 import blake3
 
 from takeback.engine import history
 from takeback.engine.changes import Change, as_text, summary
-from takeback.engine.commit import Draft, Said, publish
+from takeback.engine.commit import Beside, Draft, Said, publish
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.diff import changes_between
 from takeback.errors import BadRequest, Conflict, NothingToRedo, NothingToUndo, PlanStale
-from takeback.model.ids import BOOKMARK, Bookmark, bookmark, shown
+from takeback.model.ids import BOOKMARK, shown
 from takeback.model.records import Checkpoint, Pointer
 from takeback.model.tree.nodes import Writer
 
@@ -76,9 +76,15 @@ class Move(msgspec.Struct, frozen=True):
         return shown(blake3(seen).digest())
 
 
-def to_checkpoint(tip: Tip, target: Checkpoint) -> Move:
-    """Roll back (or forward) to any version: a new operation, with the head's stack below it."""
-    return Move("rollback", tip.head, target, _restoring(target, "rollback", origin=pointer(target)))
+def to_checkpoint(tip: Tip, target: Checkpoint, *, state: bool = True, files: bool = True) -> Move:
+    """Roll back (or forward) to any version: a new operation, with the head's stack below it. What is left
+    out stays as it is at the head."""
+    draft = _restoring(target, "rollback", origin=pointer(target))
+    if not state:
+        draft = msgspec.structs.replace(draft, root=tip.head.state_root)
+    if not files:
+        draft = msgspec.structs.replace(draft, files=tip.head.files)
+    return Move("rollback", tip.head, target, draft)
 
 
 def back(ctx: Context, tip: Tip, mark: Any = None) -> Move:
@@ -126,15 +132,15 @@ def state_part(ctx: Context, move: Move) -> StatePart:
     return StatePart(lambda: changes_between(ahead, move.head.state_root, move.draft.root))
 
 
-def apply(ctx: Context, tip: Tip, move: Move, said: Said) -> tuple[Tip, Bookmark]:
+def apply(ctx: Context, tip: Tip, move: Move, said: Said, beside: Beside | None = None) -> Tip:
     """Do exactly what the plan says, or refuse because something moved."""
     if tip.head.digest != move.head.digest:
-        raise _stale(tip, move)
+        raise stale(tip, move)
     draft = msgspec.structs.replace(move.draft, said=said)
     try:
-        return publish(ctx, tip, draft), bookmark(tip.head.id)
+        return publish(ctx, tip, draft, beside)
     except Conflict as error:
-        raise _stale(tip, move, error.actual) from None
+        raise stale(tip, move, error.actual) from None
 
 
 def _undoing(target: Checkpoint, undoes: int | None, version: int) -> Draft:
@@ -150,10 +156,13 @@ def _restoring(
     undoes: int | None = None,
     stack: tuple[int | None, int | None] | None = None,
 ) -> Draft:
-    return Draft(kind, target.state_root, Said(), origin=origin, undoes=undoes, stack=stack)
+    return Draft(
+        kind, target.state_root, Said(), origin=origin, undoes=undoes, stack=stack, files=target.files
+    )
 
 
-def _stale(tip: Tip, move: Move, actual: str | None = None) -> PlanStale:
+def stale(tip: Tip, move: Move, actual: str | None = None) -> PlanStale:
+    """The plan was made for another head."""
     return PlanStale(
         f"the plan was made at {move.head.id}; the head is {actual or tip.head.id} now",
         thread=tip.info.name,

@@ -108,6 +108,23 @@ def check(seal: Seal, info: ThreadInfo, public_key: bytes | None) -> None:
         raise BadSeal("the seal's signature is wrong: it was changed, or another key signed it") from None
 
 
+def sign_with(private_key: bytes, message: bytes) -> bytes:
+    """An Ed25519 signature."""
+    return _private(private_key).sign(message)
+
+
+def signed_by(public_key: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether the key's owner signed this message."""
+    _needed()
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        _public(public_key).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True
+
+
 def new_key() -> tuple[bytes, bytes]:
     """A fresh Ed25519 pair: (private, public), 32 bytes each."""
     _needed()

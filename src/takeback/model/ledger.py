@@ -92,6 +92,7 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     undo: str | None  # the handler that undoes it
     undo_safe: bool
     within: bool  # whether it happens in the store's own transaction
+    local: bool  # whether what it did goes back with the files
     key_ttl_us: int | None
     cost: dict[str, int] = {}
     state: str = "begun"

@@ -1,0 +1,81 @@
+"""What a thread may do to the world, and what it has done: runs, rights, budgets, questions, effects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from takeback.engine import approvals, standing
+from takeback.engine.calls import resolve
+from takeback.errors import ApprovalStale, BadRequest, Paused
+from takeback.handle import Handle
+from takeback.model import canonical
+from takeback.model.ledger import ApprovalCell, Effect
+from takeback.step import Run, current
+
+S = TypeVar("S")
+
+
+class Acting(Handle[S]):
+    """The verbs about effects."""
+
+    def run(self, name: str) -> Run:
+        """`with thread.run("job-7"):` a script that can be run again from its first line."""
+        if not name:
+            raise BadRequest("a run has a name", thread=self.name)
+        return Run(self, name)
+
+    def effects(self) -> list[Effect]:
+        """The effects of this thread, and those that it believes in, oldest first."""
+        return standing.effects_of(self._book(), self._need())
+
+    def resolve(self, number: int, *, happened: bool, actor: str | None = None) -> Effect:
+        """What happened to an unknown effect: for people to say, never for the agent."""
+        book = self._book()
+        by = actor or self._ctx.actor
+        return resolve(self._ctx, book, standing.numbered(book, number), happened=happened, by=by)
+
+    @property
+    def autopilot(self) -> bool:
+        """Whether calls that cannot be undone wait for a person's approval; kept with the thread."""
+        said = self._book().threads.get(self._need().info.uid)
+        return said is not None and said.autopilot
+
+    def set_autopilot(self, on: bool = True) -> None:
+        """Refuse from now on what cannot be undone, until it is approved; or no longer."""
+        standing.say(self._book(), self._need(), autopilot=on)
+
+    def budget(self, limits: Mapping[str, int] | None = None) -> dict[str, tuple[int, int]]:
+        """Limits for the thread and its forks, by name: `{"money": 10_000, "attempts": 50}` sets some. What is
+        spent and what the limit is, by name."""
+        book = self._book()
+        standing.limit(book, self._need(), limits or {})
+        return standing.budgets(book)
+
+    def pause(self, question: str, options: Mapping[str, Any] | None = None) -> Any:
+        """Ask a person: the answer, once there is one; until then `Paused`, across restarts."""
+        step = current()
+        if step is None or not step.thread.is_same(self):
+            raise BadRequest("a question is asked inside a step", thread=self.name)
+        asked = standing.ask(step._recorder(), question, dict(options or {}))
+        if asked.state != "granted" or asked.answer is None:
+            raise Paused(
+                f"{question} (question #{asked.number} waits for an answer)",
+                thread=self.name,
+                hint="thread.resume(answer), then enter the step again",
+            )
+        return canonical.decode(asked.answer)
+
+    def resume(self, answer: Any, *, number: int | None = None, actor: str | None = None) -> ApprovalCell:
+        """Answer the question that waits: the oldest, or the one of this number."""
+        book = self._book()
+        open_questions = [
+            each
+            for each in sorted(book.approvals.values(), key=lambda each: each.number)
+            if each.thread == self._need().info.uid and not each.tool and each.state == "requested"
+        ]
+        found = [each for each in open_questions if number in (None, each.number)]
+        if not found:
+            raise ApprovalStale("no such question waits for an answer", thread=self.name)
+        by = actor or self._ctx.actor
+        return approvals.answer(book, found[0], canonical.encode(answer), by)

@@ -1,0 +1,227 @@
+"""A person's yes to one exact call: asked for, decided, and used once in the transaction of the intent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from takeback.engine.book import Book, Change
+from takeback.engine.context import Context
+from takeback.errors import (
+    ApprovalDenied,
+    ApprovalRequired,
+    ApprovalStale,
+    BadSeal,
+    NotForAgents,
+)
+from takeback.model.canonical import equal
+from takeback.model.ids import ThreadUid
+from takeback.model.ledger import ApprovalCell, Effect, Entry, StepCell
+from takeback.storage.base import Row, Still
+
+if TYPE_CHECKING:
+    from takeback.engine.calls import Spec
+    from takeback.engine.steps import Session
+
+EXPIRES_US = 24 * 3600 * 1_000_000
+_replace = msgspec.structs.replace
+
+
+def needed(session: Session, spec: Spec, effect: Effect, cell: StepCell) -> ApprovalCell | Change | None:
+    """None where the call needs none; the grant, as used; or the change that asks for one."""
+    said = session.book.threads.get(session.tip.info.uid)
+    autopilot = said is not None and said.autopilot
+    why = "the tool asks for approval" if spec.approve else ""
+    if not why and autopilot and effect.undo is None and not effect.within:
+        why = "it cannot be undone, and the thread is on autopilot"
+    if not why:
+        return None
+    found = lookup(session.ctx, session.book, effect)
+    if isinstance(found, ApprovalCell) and found.state == "granted":
+        return _replace(found, state="used")
+    return _ask(session, effect, cell, why, found)
+
+
+def lookup(ctx: Context, book: Book, effect: Effect) -> ApprovalCell | None:
+    """The newest request for exactly this call that is not over; a denial is an answer, and raised."""
+    for approval in sorted(book.approvals.values(), key=lambda each: -each.number):
+        if not _is_for(approval, effect):
+            continue
+        if approval.state == "denied":
+            raise ApprovalDenied(
+                f"{approval.decided_by} refused {effect.shown}"
+                + (f": {approval.answer.decode()}" if approval.answer else ""),
+                hint="The step cannot make this call; another one it can",
+            )
+        if approval.state == "granted" and ctx.approvers and not verified(approval, ctx.approvers):
+            raise BadSeal(f"the grant of {effect.shown} has no signature of an approver")
+        current = equal(approval.facts, effect.facts) and not expired(approval, book.clock())
+        if approval.state in ("requested", "granted") and current:
+            return approval
+    return None
+
+
+def expired(approval: ApprovalCell, clock: int) -> bool:
+    return approval.expires_us is not None and clock > approval.expires_us
+
+
+def decide(
+    ctx: Context,
+    book: Book,
+    approval: ApprovalCell,
+    *,
+    granted: bool,
+    by: str | None,
+    note: str | None = None,
+    sign: bytes | None = None,
+) -> ApprovalCell:
+    """A person grants or denies a request; who asked cannot."""
+    if not by or by in (approval.asked_by, _agent(ctx, approval)):
+        raise NotForAgents(
+            f"{by or 'nobody'} asked for #{approval.number}, and who asks does not decide"
+            if by
+            else "a decision needs somebody who makes it",
+            hint="Decide as another: actor=, or --actor",
+        )
+
+    def change() -> Change:
+        now = book.approvals[approval.id]
+        if now.state != "requested" or expired(now, book.clock()):
+            state = "expired" if now.state == "requested" else now.state
+            raise ApprovalStale(
+                f"the request #{now.number} ({now.shown}) is {state}", hint="`takeback approvals list`"
+            )
+        decided = _replace(
+            now, state="granted" if granted else "denied", decided_by=by, decided_us=book.clock(),
+            answer=note.encode() if note else None,
+        )  # fmt: skip
+        if sign is not None:
+            decided = _replace(decided, signature=_signature(decided, sign))
+        rows: list[Row] = [ctx.audit_of(f"approval.{decided.state}", decided, by)]
+        if now.tool:  # a question outlives the line it was asked on; a yes to a call does not
+            rows.insert(0, Still(ThreadUid(now.thread), now.line))
+        return Change([decided], answer=decided, rows=rows)
+
+    done: ApprovalCell = book.change(change)
+    return done
+
+
+def answer(book: Book, asked: ApprovalCell, value: bytes, by: str | None) -> ApprovalCell:
+    """A question's answer; it is kept for whenever the question is asked again."""
+
+    def change() -> Change:
+        now = book.approvals[asked.id]
+        if now.state != "requested":
+            raise ApprovalStale(f"question #{now.number} is {now.state}")
+        told = _replace(now, state="granted", answer=value, decided_by=by, decided_us=book.clock())
+        return Change([told], answer=told)
+
+    told: ApprovalCell = book.change(change)
+    return told
+
+
+def ask(session: Session, cell: StepCell, question: str, slot: bytes, options: dict[str, Any]) -> Change:
+    """A question to a person, which a restart does not lose."""
+    asked = _request(session, cell, slot, question)
+    asked = _replace(asked, facts=options, expires_us=None)
+    return Change([asked, *_step(session, cell)], answer=asked, rows=[_on_line(cell)])
+
+
+def request_redo(ctx: Context, book: Book, effect: Effect, pending: ApprovalCell | None) -> list[Entry]:
+    """A redo has an approval of its own: the one that the call had was for that time."""
+    if pending is not None:
+        return []
+    clock = book.clock()
+    return [
+        ApprovalCell(
+            id=os.urandom(12), number=book.asked + 1, thread=effect.thread, line=effect.line,
+            step=effect.step, slot=effect.id, redo=effect.redo, tool=effect.tool, version=effect.version,
+            shown=effect.shown, args=effect.args, facts=effect.facts, why="it is to be done again",
+            asked_by=ctx.actor, asked_us=clock, expires_us=clock + EXPIRES_US,
+        )
+    ]  # fmt: skip
+
+
+def verified(approval: ApprovalCell, keys: list[bytes]) -> bool:
+    """Whether one of these public keys signed the grant."""
+    from takeback.engine.seals import signed_by
+
+    return approval.signature is not None and any(
+        signed_by(key, approval.signature, approval.signed()) for key in keys
+    )
+
+
+def void(book: Book, thread: bytes) -> list[Entry]:
+    """Requests and grants of a thread whose line is over: they are never revived."""
+    return [
+        _replace(approval, state="void")
+        for approval in book.approvals.values()
+        if approval.thread == thread and approval.tool and approval.state in ("requested", "granted")
+    ]
+
+
+def _is_for(approval: ApprovalCell, effect: Effect) -> bool:
+    return (
+        approval.slot == effect.id
+        and approval.redo == effect.redo
+        and approval.step == effect.step
+        and approval.line == effect.line
+        and approval.version == effect.version
+    )
+
+
+def _ask(session: Session, effect: Effect, cell: StepCell, why: str, pending: ApprovalCell | None) -> Change:
+    if pending is not None:
+        return Change(answer=_required(session, pending))
+    asked = _request(session, cell, effect.id, effect.shown)
+    asked = _replace(
+        asked, redo=effect.redo, tool=effect.tool, version=effect.version, args=effect.args,
+        facts=effect.facts, why=why,
+    )  # fmt: skip
+    entries: list[Entry] = [asked, *_step(session, cell)]
+    # What was granted for other facts, or too long ago, is over.
+    entries += [
+        _replace(old, state="void")
+        for old in session.book.approvals.values()
+        if _is_for(old, effect) and old.state in ("requested", "granted")
+    ]
+    return Change(entries, answer=_required(session, asked), rows=[_on_line(cell)])
+
+
+def _required(session: Session, approval: ApprovalCell) -> ApprovalRequired:
+    return ApprovalRequired(
+        f"{approval.shown} waits for approval #{approval.number}: {approval.why}",
+        approval=approval,
+        thread=session.tip.info.name,
+        hint=f"`takeback approvals grant {approval.number}`, then enter the step again",
+    )
+
+
+def _request(session: Session, cell: StepCell, slot: bytes, shown: str) -> ApprovalCell:
+    book = session.book
+    clock = book.clock()
+    return ApprovalCell(
+        id=os.urandom(12), number=book.asked + 1, thread=cell.thread, line=cell.line, step=cell.id, slot=slot,
+        shown=shown, asked_by=session.ctx.actor, asked_us=clock, expires_us=clock + EXPIRES_US,
+    )  # fmt: skip
+
+
+def _step(session: Session, cell: StepCell) -> list[Entry]:
+    return [] if session.stored else [cell]
+
+
+def _on_line(cell: StepCell) -> Still:
+    return Still(ThreadUid(cell.thread), cell.line)
+
+
+def _signature(approval: ApprovalCell, private_key: bytes) -> bytes:
+    from takeback.engine.seals import sign_with
+
+    return sign_with(private_key, approval.signed())
+
+
+def _agent(ctx: Context, approval: ApprovalCell) -> str | None:
+    info = ctx.storage.thread_by_uid(ctx.tenant, approval.thread)
+    return None if info is None else info.agent

@@ -1,0 +1,417 @@
+"""Calls of tools in a step: matching what is recorded, the guard, the intent before and the outcome after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from takeback.engine import approvals
+from takeback.engine.book import Book, Change, blob
+from takeback.engine.context import Context, current_trace
+from takeback.engine.owners import LEASE_US
+from takeback.engine.steps import Session
+from takeback.errors import (
+    BudgetExceeded,
+    EffectsDenied,
+    EffectStands,
+    EffectUndone,
+    EffectUnknown,
+    EffectUnreadable,
+    NotDone,
+    NotForAgents,
+    ReplayDiverged,
+    Undecided,
+)
+from takeback.model.ids import ThreadUid
+from takeback.model.ledger import Blob, Decision, Effect, Entry, StepCell, slot
+from takeback.storage.base import Still
+
+DAY_US = 24 * 3600 * 1_000_000
+TIMEOUT_US = 5 * 60 * 1_000_000
+_replace = msgspec.structs.replace
+
+
+class Hands(Protocol):
+    """The tools of this process: who takes back and makes again what a plan says."""
+
+    def has(self, handler: str) -> bool: ...
+
+    def undo(self, effect: Effect, book: Book) -> None:
+        """Take the effect back: `NotDone` when nothing happened, anything else when that is not known."""
+        ...
+
+    def undo_within(self, effect: Effect, book: Book) -> Callable[[Any], None]:
+        """The same as work inside the store's transaction."""
+        ...
+
+    def redo(self, effect: Effect, book: Book) -> bytes:
+        """Make the call again, and give its encoded result."""
+        ...
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that is about to be made, as the engine sees it."""
+
+    tool: str
+    version: str
+    args: bytes
+    hashed: bytes
+    target: str
+    shown: str
+    repeat: str
+    undo: str | None = None
+    undo_safe: bool = True
+    within: bool = False
+    local: bool = False
+    timeout_us: int = TIMEOUT_US
+    key_ttl_us: int | None = None
+    cost: dict[str, int] = {}
+    approve: bool = False
+    facts: dict[str, Any] = {}
+    before: bytes | None = None
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """The call was made already: this came back."""
+
+    value: Any
+
+
+class Execute(msgspec.Struct, frozen=True):
+    """The intent is recorded: make the call, and say what came of it."""
+
+    effect: Effect
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the caller says to do about what stands at the target."""
+
+    what: str  # beside, reuse
+    by: str | None = None
+
+
+def begin(session: Session, spec: Spec, answer: Answer | None = None) -> Replay | Execute:
+    """One call: what is recorded of it, or an intent to make it."""
+    with session.lock:
+        matched = _match(session, spec)
+        if session.replays:
+            if matched is None:
+                raise ReplayDiverged(
+                    f"the run made no call {spec.shown} in its step {session.cell.label!r}",
+                    thread=session.tip.info.name,
+                    checkpoint=session.cell.closed,
+                    hint="Replay with the code and input that it ran with, or under another run id",
+                )
+            return _recorded(session, matched)
+        if matched is not None:
+            return _again(session, matched)
+        made = _prepared(session, spec, answer)
+        if isinstance(made, Execute):
+            session.claim(made.effect)
+        return made
+
+
+def within(session: Session, spec: Spec, work: Callable[[Effect, Any], bytes]) -> Replay | Effect:
+    """A call in our own transaction: the work, its effect and its outcome are there together, or none is."""
+    with session.lock:
+        matched = _match(session, spec)
+        if matched is not None:
+            again = _again(session, matched)
+            assert isinstance(again, Replay)
+            return again
+        made = _prepared(session, spec, None, work)
+        if isinstance(made, Replay):
+            return made
+        effect = session.book.effects[made.effect.id]
+        session.claim(effect)
+        return effect
+
+
+def outcome(
+    book: Book,
+    effect: Effect,
+    state: str,
+    *,
+    result: bytes | None = None,
+    error: str | None = None,
+    unreadable: str | None = None,
+    after: bytes | None = None,
+) -> Effect:
+    """What came of a call. It is evidence: never refused, whoever brings it, and however late."""
+    objects: dict[bytes, bytes] = {}
+
+    def decide() -> Change:
+        now = book.effects[effect.id]
+        clock = book.clock()
+        if now.redo != effect.redo or now.state not in ("begun", "unknown"):
+            late = _replace(now, late=[*now.late, f"{state} at {clock}"])
+            return Change([late], answer=late)
+        settled = settle(now, state, book, error=error, unreadable=unreadable)
+        fields: dict[str, Any] = {}
+        for name, value in (("result", result), ("after", after)):
+            if value is not None:
+                fields[name], held = blob(value)
+                objects.update(held)
+        settled = _replace(settled, **fields)
+        return Change([settled], answer=settled, objects=objects)
+
+    done: Effect = book.change(decide)
+    return done
+
+
+def settle(effect: Effect, state: str, book: Book, **fields: Any) -> Effect:
+    """The effect in another state. A failure of a retry settles nothing: an earlier try may stand."""
+    dirty = effect.dirty or state == "unknown"
+    if state == "failed" and dirty:
+        state = "unknown"
+    if state == "done":
+        dirty = False
+    order = book.order + 1 if state == "done" else effect.order
+    return _replace(effect, state=state, dirty=dirty, settled_us=book.clock(), order=order, **fields)
+
+
+def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str | None) -> Effect:
+    """A person's word on an unknown effect; not an agent's, and not while the call may be on its way."""
+    if not by or by in (effect.executor, _agent(ctx, effect)):
+        raise NotForAgents(
+            f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
+            hint="Name who says so: actor=, or --actor",
+        )
+
+    def decide() -> Change:
+        now = book.effects[effect.id]
+        clock = book.clock()
+        if now.state == "unknown":
+            if not happened and clock <= now.deadline_us:
+                left = (now.deadline_us - clock) // 1_000_000 + 1
+                raise Undecided(
+                    f"#{now.number} ({now.shown}) may still be on its way for {left} s",
+                    hint="Say that it did not happen after its deadline",
+                )
+            state = "done" if happened else "undone" if now.redo else "failed"
+        elif now.state == "undo_unknown":
+            state = "undone" if happened else "done"
+        else:
+            raise Undecided(f"#{now.number} is {now.state}: there is nothing to resolve", hint=None)
+        said = Decision(f"resolved {now.state}: {'happened' if happened else 'did not'}", by, clock)
+        settled = _replace(settle(_replace(now, dirty=False), state, book), decisions=[*now.decisions, said])
+        return Change([settled], answer=settled, rows=[ctx.audit_of("effect.resolved", settled, by)])
+
+    done: Effect = book.change(decide)
+    return done
+
+
+# --- one call
+
+
+def _match(session: Session, spec: Spec) -> Effect | None:
+    for effect in session.calls():
+        if effect.args_hash == spec.hashed and effect.id not in session.claimed:
+            return effect
+    return None
+
+
+def _recorded(session: Session, effect: Effect) -> Replay:
+    session.claim(effect)
+    if effect.state == "failed":
+        raise NotDone(effect.error or f"#{effect.number} ({effect.shown}) did not happen")
+    if effect.unreadable or effect.result is None:
+        raise EffectUnreadable(
+            f"#{effect.number} ({effect.shown}) happened, and its result is not known: "
+            f"{effect.unreadable or 'nobody has recorded it'}",
+            thread=session.tip.info.name,
+        )
+    return Replay(session.book.load(effect.result))
+
+
+def _again(session: Session, effect: Effect) -> Replay | Execute:
+    """A call that this step has made before."""
+    if effect.state in ("done", "failed"):
+        return _recorded(session, effect)
+    name = session.tip.info.name
+    if effect.state == "undone":
+        raise EffectUndone(
+            f"#{effect.number} ({effect.shown}) was made in this step and taken back",
+            thread=name,
+            hint="`undo` the rollback with redo=, or roll back to the head and enter the step anew",
+        )
+    remembered = (
+        effect.repeat == "keyed"
+        and effect.state == "unknown"
+        and effect.step == session.cell.id
+        and session.book.clock() < effect.first_us + (effect.key_ttl_us or DAY_US)
+    )
+    if not remembered:
+        raise EffectUnknown(
+            f"whether #{effect.number} ({effect.shown}) happened is not known, and it is not made again by "
+            "itself",
+            thread=name,
+            hint=f"`takeback effects resolve {effect.number} --happened` or --did-not, when you know",
+        )
+    return _retry(session, effect)
+
+
+def _retry(session: Session, effect: Effect) -> Execute:
+    """The same key again: a provider that remembers it does the thing once."""
+    book = session.book
+
+    def decide() -> Change:
+        session.still_mine()
+        now = book.effects[effect.id]
+        if now.state != "unknown":
+            return Change(answer=now)
+        clock = book.clock()
+        begun = _replace(
+            now, state="begun", attempts=now.attempts + 1, executor=session.cell.owner, intent_us=clock,
+            deadline_us=clock + (now.deadline_us - now.intent_us),
+        )  # fmt: skip
+        return Change([begun], answer=begun, rows=[_on_line(session)])
+
+    session.claim(effect)
+    return Execute(book.change(decide))
+
+
+def _prepared(
+    session: Session, spec: Spec, answer: Answer | None, work: Callable[[Effect, Any], bytes] | None = None
+) -> Replay | Execute:
+    """Nothing is recorded of it: the guard, the approval, the budget; then the intent, in one transaction."""
+    book = session.book
+    objects: dict[bytes, bytes] = {}
+
+    def decide() -> Change:
+        cell = session.still_mine()
+        rights = _rights(session)
+        standing = [] if rights == "allow" else book.standing(spec.target, session.lineage)
+        standing = [e for e in standing if e.id not in session.claimed]
+        if standing and (answer is None or answer.what == "reuse"):
+            return _reuse(session, spec, standing, cell)
+        decisions = []
+        if standing and answer is not None:
+            decisions.append(
+                Decision(answer.what, answer.by, book.clock(), [each.number for each in standing])
+            )
+        effect = _intent(session, spec, cell, decisions, objects)
+        approved = approvals.needed(session, spec, effect, cell)
+        if isinstance(approved, Change):
+            return approved
+        _afford(book, spec)
+        entries: list[Entry] = [effect]
+        if approved is not None:
+            effect = _replace(effect, approval=approved.id)
+            entries = [effect, approved]
+        entries += _with_step(session, cell, effect.deadline_us)
+        if work is not None:
+            run = partial(_done_within, book, work, effect, entries)
+            return Change(answer=Execute(effect), rows=[_on_line(session)], objects=objects, within=run)
+        return Change(entries, answer=Execute(effect), rows=[_on_line(session)], objects=objects)
+
+    made: Replay | Execute | Exception = book.change(decide)
+    session.took(book.steps[session.cell.id])
+    if isinstance(made, Exception):  # asking was written; the call waits for the answer
+        raise made
+    return made
+
+
+def _done_within(
+    book: Book, work: Callable[[Effect, Any], bytes], effect: Effect, entries: list[Entry], connection: Any
+) -> list[Entry]:
+    result = work(effect, connection)
+    done = _replace(settle(effect, "done", book), result=Blob(raw=result))
+    return [done, *(entry for entry in entries if not isinstance(entry, Effect))]
+
+
+def _reuse(session: Session, spec: Spec, standing: list[Effect], cell: StepCell) -> Change:
+    """Exactly one that was done with equal arguments is taken for this call; else somebody decides."""
+    same = [e for e in standing if e.args_hash == spec.hashed and e.state == "done" and e.result is not None]
+    if len(standing) == 1 and len(same) == 1:
+        found = same[0]
+        assert found.result is not None
+        session.claim(found)
+        taken = _replace(cell, reused=[*cell.reused, found.id])
+        value = Replay(session.book.load(found.result))
+        return Change([taken], answer=value, rows=[_on_line(session)])
+    listed = ", ".join(f"#{e.number} ({e.shown}, {e.state})" for e in standing[:5])
+    more = f" and {len(standing) - 5} more" if len(standing) > 5 else ""
+    raise EffectStands(
+        f"before {spec.shown}: {listed}{more} may stand, and this history knows nothing of it",
+        standing=standing,
+        thread=session.tip.info.name,
+        hint="Call it inside `with step.deciding('beside')` to make it besides, 'reuse' or 'undo' to take "
+        "the other one or take it back first",
+    )
+
+
+def _intent(
+    session: Session, spec: Spec, cell: StepCell, decisions: list[Decision], objects: dict[bytes, bytes]
+) -> Effect:
+    book = session.book
+    occurrence = sum(1 for e in book.of_step(cell.id) if e.args_hash == spec.hashed)
+    args, held = blob(spec.args)
+    objects.update(held)
+    before: Blob | None = None
+    if spec.before is not None:
+        before, held = blob(spec.before)
+        objects.update(held)
+    clock = book.clock()
+    trace_id, span_id = current_trace()
+    return Effect(
+        id=slot(cell, spec.tool, spec.hashed, occurrence), number=book.numbers + 1, thread=cell.thread,
+        owner=cell.thread, line=cell.line, run=cell.run, label=cell.label, ord=cell.ord, step=cell.id,
+        tool=spec.tool, version=spec.version, args=args, args_hash=spec.hashed, occurrence=occurrence,
+        target=spec.target, shown=spec.shown, repeat=spec.repeat, undo=spec.undo, undo_safe=spec.undo_safe,
+        within=spec.within, local=spec.local, key_ttl_us=spec.key_ttl_us, cost=spec.cost, before=before,
+        intent_us=clock, first_us=clock, deadline_us=clock + spec.timeout_us, facts=spec.facts,
+        decisions=decisions, executor=cell.owner, actor=session.ctx.actor, trace_id=trace_id, span_id=span_id,
+    )  # fmt: skip
+
+
+def _with_step(session: Session, cell: StepCell, deadline_us: int) -> list[Entry]:
+    """The step goes with its first intent; later its lease is only lengthened when a call may outlast it."""
+    lease = max(session.book.clock() + LEASE_US, deadline_us)
+    if session.stored and cell.lease_us >= deadline_us:
+        return []
+    return [_replace(cell, lease_us=lease)]
+
+
+def _rights(session: Session) -> str:
+    """What the thread may do to the world."""
+    info = session.tip.info
+    said = session.book.threads.get(info.uid)
+    if said is not None and said.merged_into is not None:
+        raise EffectsDenied(
+            "the fork was merged: what it did belongs to the thread it was merged into",
+            thread=info.name,
+            hint="Go on there, or fork again",
+        )
+    rights = said.rights if said is not None and said.rights else "deny" if info.origin else "guard"
+    if rights == "deny":
+        raise EffectsDenied(
+            "this fork was made without the right to effects",
+            thread=info.name,
+            hint="fork(effects='guard') gives it; calls that are free go through",
+        )
+    return rights
+
+
+def _afford(book: Book, spec: Spec) -> None:
+    for budget in book.budgets.values():
+        attempts = budget.name == "attempts"
+        spent = book.tried if attempts else book.spent.get(budget.name, 0)
+        cost = 1 if attempts else spec.cost.get(budget.name, 0)
+        if cost and spent + cost > budget.limit:
+            raise BudgetExceeded(
+                f"{spec.shown} would bring {budget.name} to {spent + cost:,} of {budget.limit:,}",
+                hint="thread.budget() shows and sets it; an undo gives back what stood, not the attempts",
+            )
+
+
+def _on_line(session: Session) -> Still:
+    return Still(ThreadUid(session.cell.thread), session.cell.line)
+
+
+def _agent(ctx: Context, effect: Effect) -> str | None:
+    info = ctx.storage.thread_by_uid(ctx.tenant, effect.thread)
+    return None if info is None else info.agent

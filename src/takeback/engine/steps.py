@@ -1,0 +1,247 @@
+"""Steps that are recorded: entering, resuming, taking over and closing one; and replaying one of a run."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from takeback.engine import owners
+from takeback.engine.book import Book, Change, Lineage, book_of
+from takeback.engine.commit import Draft, LedgerStale, Said, draft_state, publish_or_merge
+from takeback.engine.context import Context, Tip
+from takeback.errors import EffectUndone, EffectUnknown, StepInProgress, StepLost
+from takeback.model import canonical
+from takeback.model.ledger import Effect, Entry, StepCell, Use
+from takeback.model.records import Checkpoint
+from takeback.storage.base import Row
+
+_POLL = 0.05
+_replace = msgspec.structs.replace
+
+
+class Session:
+    """One attempt at a step: what it holds, and which effects it has claimed so far."""
+
+    def __init__(
+        self, ctx: Context, tip: Tip, cell: StepCell, *, stored: bool, replays: bool = False
+    ) -> None:
+        self.ctx, self.tip, self.cell = ctx, tip, cell
+        self.book: Book = book_of(ctx, tip.info.family)
+        self.stored, self.replays = stored, replays
+        self.claimed: dict[bytes, None] = {}
+        self.lock = threading.RLock()
+
+    @property
+    def lineage(self) -> Lineage:
+        """L(head) as it was when the step was entered: what others commit meanwhile changes no beliefs."""
+        return self.book.lineage(self.tip.pointer)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether closing it has something to say to the ledger."""
+        return self.stored or bool(self.claimed) or self.cell.run is not None
+
+    def calls(self) -> list[Effect]:
+        """The step's effects in the order in which a call is matched: its own, then those it took over."""
+        if self.replays:
+            return [self.book.effects[each] for each in self.cell.claims]
+        own = self.book.of_step(self.cell.id)
+        return own + [self.book.effects[each] for each in self.cell.reused]
+
+    def claim(self, effect: Effect) -> None:
+        self.claimed[effect.id] = None
+
+    def still_mine(self) -> StepCell:
+        """The step's cell, if this attempt still holds it."""
+        if not self.stored:
+            return self.cell
+        now = self.book.steps[self.cell.id]
+        if now.state != "open":
+            raise self.lost(f"the step {now.label!r} was {now.state} meanwhile")
+        if now.owner != self.cell.owner:
+            who = owners.described(now.owner) if now.owner else "another worker"
+            raise self.lost(f"the step {now.label!r} was taken over by {who}")
+        return now
+
+    def took(self, cell: StepCell) -> None:
+        self.cell, self.stored = cell, True
+
+    def lost(self, what: str) -> StepLost:
+        return StepLost(
+            what, thread=self.tip.info.name, hint="What it did is recorded; enter the step again to go on"
+        )
+
+
+def enter(
+    ctx: Context,
+    tip: Tip,
+    label: str,
+    run: str | None = None,
+    *,
+    entry: int = 0,
+    wait: float | None = None,
+    take_over: bool = False,
+) -> Session:
+    """Begin a step, resume the one that is open, or (in a run) replay the one that was recorded."""
+    book = book_of(ctx, tip.info.family).refresh()
+    if run is not None:
+        done = book.closed_steps(run, label, book.lineage(tip.pointer))
+        if entry < len(done):
+            return Session(ctx, tip, book.steps[done[entry]], stored=True, replays=True)
+    found = book.open_step(tip.info.uid, tip.head.line, run, label)
+    if found is None:
+        return Session(ctx, tip, _new(ctx, tip, book, label, run), stored=False)
+    until = None if wait is None else time.monotonic() + wait
+    while True:
+        try:
+            return _resume(ctx, tip, book, found, take_over=take_over)
+        except StepInProgress:
+            if until is None or time.monotonic() >= until:
+                raise
+        time.sleep(_POLL)
+        book.refresh()
+        if book.steps[found.id].state != "open":
+            fresh = ctx.tip(tip.info.name)
+            return enter(ctx, fresh or tip, label, run, entry=entry, wait=wait, take_over=take_over)
+
+
+def release(session: Session) -> None:
+    """The attempt is over."""
+    owners.release(session.cell.owner)
+
+
+def leave(session: Session) -> None:
+    """The attempt ended without closing the step: others need not wait for its lease."""
+    owners.release(session.cell.owner)
+    if not session.stored or session.replays:
+        return
+
+    def decide() -> Change:
+        now = session.book.steps[session.cell.id]
+        if now.state != "open" or now.owner != session.cell.owner:
+            return Change()
+        return Change([_replace(now, owner="", lease_us=0)])
+
+    session.book.change(decide)
+
+
+def close(session: Session, tip: Tip, state: Any, said: Said) -> Tip:
+    """The step ends as a version, and the ledger says so in the same transaction."""
+    ctx, book = session.ctx, session.book
+    entries: list[Entry] = []
+
+    def make(at: Tip) -> Draft:
+        draft = draft_state(ctx, at, state, "step", said)
+        if not session.claimed:
+            return draft
+        covered = uses_of(session)
+        uses = canonical.digest(covered)
+        return _replace(draft, uses=uses, objects=draft.objects | {uses: covered})
+
+    def beside(checkpoint: Checkpoint) -> list[Row]:
+        entries[:] = closing(session, checkpoint)
+        return [book.row(entries)]
+
+    while True:
+        with book.lock:
+            check_close(session)
+            try:
+                after = publish_or_merge(ctx, tip, make, "merge", lambda: state, beside)
+            except LedgerStale:
+                book.refresh()
+                continue
+            book.took(entries)
+            return after
+
+
+def check_close(session: Session) -> None:
+    """Refuse to close over what nobody knows, or what was taken back."""
+    session.still_mine()
+    for effect in session.calls():
+        if effect.state in ("begun", "unknown", "undoing", "undo_unknown"):
+            raise EffectUnknown(
+                f"the step {session.cell.label!r} cannot close: the outcome of #{effect.number} "
+                f"({effect.shown}) is not known",
+                thread=session.tip.info.name,
+                hint=f"`takeback effects resolve {effect.number} --happened` or --did-not, when you know; "
+                "or roll back to the head",
+            )
+        if effect.state == "undone" and effect.id in session.claimed:
+            raise EffectUndone(
+                f"the step {session.cell.label!r} cannot close: #{effect.number} ({effect.shown}) was "
+                "taken back meanwhile",
+                thread=session.tip.info.name,
+                hint="Enter the step again",
+            )
+
+
+def closing(session: Session, checkpoint: Checkpoint) -> list[Entry]:
+    """What the ledger says once the step has closed as this checkpoint."""
+    check_close(session)
+    cell, uid = session.cell, session.tip.info.uid
+    if checkpoint.line != cell.line:
+        raise session.lost(f"the thread went back while the step {cell.label!r} was open")
+    claims = [each for each in session.claimed if session.book.effects[each].state != "failed"]
+    use = Use(uid, checkpoint.line, checkpoint.version)
+    over = {"state": "closed", "closed": checkpoint.version, "owner": "", "lease_us": 0}
+    entries: list[Entry] = [_replace(cell, claims=list(session.claimed), **over)]
+    entries += [_used(session.book.effects[each], use) for each in claims]
+    entries += [
+        _replace(effect, orphan=True)
+        for effect in session.book.of_step(cell.id)
+        if effect.may_stand and effect.id not in session.claimed
+    ]
+    return entries
+
+
+def uses_of(session: Session) -> bytes:
+    """What the step closes with, as the checkpoint's digest covers it: which calls, and what came back."""
+    effects = [session.book.effects[each] for each in session.claimed]
+    return canonical.encode(
+        [[e.id, e.state, e.redo, e.args_hash, e.result.raw or e.result.digest if e.result else None]
+         for e in effects]
+    )  # fmt: skip
+
+
+def _used(effect: Effect, use: Use) -> Effect:
+    return effect if use in effect.uses else _replace(effect, uses=[*effect.uses, use])
+
+
+def _new(ctx: Context, tip: Tip, book: Book, label: str, run: str | None) -> StepCell:
+    lineage = book.lineage(tip.pointer)
+    return StepCell(
+        id=os.urandom(12), thread=tip.info.uid, line=tip.head.line, run=run, label=label,
+        ord=book.ordinal(run, label, lineage, tip.info.uid, tip.head.line), base=tip.head.version,
+        owner=owners.claim(), lease_us=ctx.clock() + owners.LEASE_US,
+    )  # fmt: skip
+
+
+def _resume(ctx: Context, tip: Tip, book: Book, step: StepCell, *, take_over: bool) -> Session:
+    """Go on with an open step: calls of whoever had it that have no outcome are unknown from now on."""
+    owner = owners.claim()
+
+    def decide() -> Change:
+        now = book.steps[step.id]
+        clock = ctx.clock()
+        if now.state != "open":
+            raise StepLost(f"the step {now.label!r} was {now.state} meanwhile", thread=tip.info.name)
+        if not take_over and owners.holds(now.owner, now.lease_us, clock):
+            raise StepInProgress(
+                f"{owners.described(now.owner)} is in the step {now.label!r}",
+                thread=tip.info.name,
+                hint="Wait for it (wait=seconds), or take it over (take_over=True)",
+            )
+        resumed = _replace(now, attempt=now.attempt + 1, owner=owner, lease_us=clock + owners.LEASE_US)
+        lost = [_replace(e, state="unknown", dirty=True) for e in book.of_step(now.id) if e.state == "begun"]
+        return Change([resumed, *lost], answer=resumed)
+
+    try:
+        cell = book.change(decide)
+    except BaseException:
+        owners.release(owner)
+        raise
+    return Session(ctx, tip, cell, stored=True)

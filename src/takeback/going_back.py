@@ -1,0 +1,161 @@
+"""Going back: plans of rollback, undo, redo and revert, and applying exactly what a plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from takeback.engine import applying, history, plans, rollback
+from takeback.engine import fork as forks
+from takeback.engine.commit import Said, metadata
+from takeback.engine.plans import Wish
+from takeback.engine.rollback import Move
+from takeback.errors import BadRequest, PlanRequired
+from takeback.handle import Handle
+from takeback.model.records import Checkpoint
+from takeback.plan import Meta, Plan, Receipt
+from takeback.step import refuse_open
+
+if TYPE_CHECKING:
+    from takeback.engine.merge3 import MergeClash
+
+S = TypeVar("S")
+_SCOPES = frozenset({"state", "effects", "files", "memory"})
+
+
+class GoingBack(Handle[S]):
+    """The verbs that take back, and bring again."""
+
+    def plan_rollback(
+        self,
+        ref: Any,
+        *,
+        scope: Collection[str] | None = None,
+        redo: Sequence[int] = (),
+        take_shared: Sequence[int] = (),
+        orphans: bool = False,
+    ) -> Plan:
+        """What going back to a checkpoint will do; reads only.
+
+        `scope` leaves something as it is: any of state, effects, files, memory. By number, `redo` does again
+        what was undone, and `take_shared` takes back what a fork relies on; `orphans` takes back what no step
+        claimed.
+        """
+        tip = self._need()
+        target = history.resolve(self._ctx, tip, ref)
+        scope = _scope(scope)
+        return self._plan(
+            rollback.to_checkpoint(tip, target, state="state" in scope, files="files" in scope),
+            wish=Wish("effects" in scope, [*take_shared], orphans, [*redo]),
+        )
+
+    def plan_undo(self, bookmark: str | None = None, *, redo: Sequence[int] = ()) -> Plan:
+        """What taking back the last operation (or going to a bookmark) will do."""
+        return self._plan(rollback.back(self._ctx, self._need(), bookmark), wish=Wish(redo=[*redo]))
+
+    def plan_redo(self, *, redo: Sequence[int] = ()) -> Plan:
+        """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""
+        return self._plan(rollback.forth(self._ctx, self._need()), wish=Wish(redo=[*redo]))
+
+    def plan_revert(self, ref: Any) -> Plan:
+        """What taking back one version alone will do."""
+        tip = self._need()
+        found = forks.plan_revert(self._ctx, tip, history.resolve(self._ctx, tip, ref))
+        return self._plan(found.move, found.clashes)
+
+    def rollback(
+        self,
+        ref: Any,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        scope: Collection[str] | None = None,
+    ) -> Receipt:
+        """Go back to a checkpoint: a new version that holds its state. Nothing is deleted.
+
+        Where it would undo effects, or leave some standing, `PlanRequired` carries the plan.
+        """
+        return self._at_once(self.plan_rollback(ref, scope=scope), reason, actor, meta)
+
+    def undo(
+        self,
+        bookmark: str | None = None,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+    ) -> Receipt:
+        """One operation back per call, or exactly to a bookmark."""
+        return self._at_once(self.plan_undo(bookmark), reason, actor, meta)
+
+    def redo(self, *, reason: str | None = None, actor: str | None = None, meta: Meta = None) -> Receipt:
+        """One undo back per call; a new operation ends the redo."""
+        return self._at_once(self.plan_redo(), reason, actor, meta)
+
+    def revert(
+        self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
+    ) -> Checkpoint:
+        """Take back one version alone, by three-way merge; `MergeConflict` names what was built on it."""
+        return self.plan_revert(ref).apply(reason, actor=actor, meta=meta).checkpoint
+
+    def discrepancies(self) -> plans.EffectsPart:
+        """What stands in the world and the head does not know of, and what it believes and was undone."""
+        return plans.discrepancies(self._ctx, self._book(), self._need())
+
+    # --- inside
+
+    def _at_once(self, plan: Plan, reason: str | None, actor: str | None, meta: Meta) -> Receipt:
+        if not plan.calm:
+            raise PlanRequired(
+                f"this does more than restore: {plan}",
+                plan=plan,
+                thread=self.name,
+                hint=f"Look at thread.plan_{plan.kind}(…), then plan.apply(…)",
+            )
+        return plan.apply(reason, actor=actor, meta=meta)
+
+    def _plan(self, move: Move, clashes: list[MergeClash] | None = None, *, wish: Wish | None = None) -> Plan:
+        effects = plans.effects_of(self._ctx, self._book(), self._need(), move, wish or Wish())
+        return Plan(self, move, [rollback.state_part(self._ctx, move), effects], clashes or [])
+
+    def _apply(
+        self, plan: Plan, move: Move, said: Said, acknowledge: bool | Collection[int], wait: float | None
+    ) -> Receipt:
+        from takeback.calling import Hands
+
+        refuse_open(self, f"a {move.kind}")
+        tip = self._need()
+        if plan.conflicts:
+            raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
+        job = applying.Job(self._ctx, self._book(), tip, move, plan.effects, said)
+        self._tip, bookmark = applying.run(job, Hands(), acknowledge=acknowledge, wait=wait)
+        return Receipt(self, plan, self._tip.head, bookmark)
+
+    def _take_step_back(self, error: BaseException) -> None:
+        """A step that failed takes its own effects back; what cannot be is said with the error."""
+        self.refresh()
+        plan = self.plan_rollback("head")
+        try:
+            plan.apply(f"the step failed: {type(error).__name__}", acknowledge=True)
+        except Exception as refused:  # the step's own error is the one to see; this one goes with it
+            error.add_note(f"takeback: the step's effects were not all taken back: {refused}")
+            return
+        for line in plan.effects.lines():
+            error.add_note(f"takeback: {line}")
+
+
+def said(reason: str | None, actor: str | None, meta: Meta) -> Said:
+    """What a caller says about a version."""
+    return Said(reason=reason, actor=actor, meta=metadata(meta))
+
+
+def _scope(given: Collection[str] | None) -> frozenset[str]:
+    if given is None:
+        return _SCOPES
+    found = frozenset([given] if isinstance(given, str) else given)
+    if not found <= _SCOPES or not found:
+        raise BadRequest(
+            f"scope={given!r} is not of {', '.join(sorted(_SCOPES))}", hint="Leave it out to take all back"
+        )
+    return found

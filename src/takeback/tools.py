@@ -1,0 +1,372 @@
+"""Tools: functions that touch the world, declared once with what may be repeated and how it is undone."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import string
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+import msgspec
+
+from takeback.engine.calls import TIMEOUT_US, Spec
+from takeback.errors import BadTool, HandlerMissing, Unstorable
+from takeback.model import canonical
+from takeback.model.ledger import args_hash
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "pure": {"repeat": "free"},
+    "idempotent": {"repeat": "keyed"},
+    "compensable": {"repeat": "once", "needs_undo": True},
+    "transactional": {"repeat": "once", "within": True},
+    "local": {"repeat": "once", "local": True},
+    "irreversible": {"repeat": "once", "no_undo": True},
+}
+_SECOND = 1_000_000
+
+
+class Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said of a tool."""
+
+    name: str
+    version: str
+    preset: str
+    repeat: str
+    within: bool = False
+    local: bool = False
+    undo: Callable[..., Any] | None = None
+    undo_name: str | None = None
+    undo_safe: bool = True
+    probe: Callable[..., Any] | None = None
+    read: Callable[..., Any] | None = None
+    write: Callable[..., Any] | None = None
+    describe: str | None = None
+    target: str | None = None
+    key_ttl: float | None = None
+    facts: Callable[..., Mapping[str, Any]] | None = None
+    requires_approval: bool | Callable[..., bool] = False
+    timeout: float | None = None
+    owner: str | None = None
+    cost: dict[str, str] = {}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For listing and export: names, not code."""
+        said = {
+            "name": self.name, "version": self.version, "preset": self.preset, "repeat": self.repeat,
+            "undo": self.undo_name, "undo_safe": self.undo_safe if self.undo_name else None,
+            "probe": self.probe is not None, "target": self.target, "describe": self.describe,
+            "key_ttl": self.key_ttl, "timeout": self.timeout, "owner": self.owner, "cost": self.cost or None,
+            "requires_approval": bool(self.requires_approval) or None, "within": self.within or None,
+        }  # fmt: skip
+        return {name: value for name, value in said.items() if value is not None}
+
+
+class Tool(Generic[P, R]):
+    """A function that is recorded where a step is open. Call it as it is; `raw` is the function itself."""
+
+    def __init__(self, function: Callable[P, R], declared: Declared) -> None:
+        self.raw, self.declared = function, declared
+        self.signature = inspect.signature(function)
+        self.is_async = inspect.iscoroutinefunction(function)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        from takeback import calling
+
+        if self.declared.repeat == "free":
+            return self.raw(*args, **kwargs)
+        if self.is_async:
+            return cast(R, calling.acall(self, args, kwargs))
+        return cast(R, calling.call(self, args, kwargs))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: its object is passed on, and is no part of what is recorded."""
+        return self if instance is None else functools.partial(self, instance)
+
+    @property
+    def handler(self) -> str:
+        """The name under which a plan finds it."""
+        return f"{self.declared.name}@{self.declared.version}"
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, as they are recorded."""
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        named: dict[str, Any] = {}
+        for name, value in bound.arguments.items():
+            kind = self.signature.parameters[name].kind
+            if kind is inspect.Parameter.VAR_KEYWORD:
+                named |= value
+            elif kind is inspect.Parameter.VAR_POSITIONAL:
+                named[name] = list(value)
+            elif name not in ("self", "cls"):
+                named[name] = value
+        return named
+
+    def spec(self, named: Mapping[str, Any]) -> Spec:
+        """The call as the engine sees it."""
+        d = self.declared
+        try:
+            args = canonical.encode(dict(named))
+        except Unstorable as error:
+            raise Unstorable(
+                f"{d.name}: an argument cannot be recorded: {error.what}", path=error.path, hint=error.hint
+            ) from None
+        approve = d.requires_approval
+        if callable(approve):
+            approve = bool(approve(**given(approve, named)))
+        facts = {} if d.facts is None or not approve else dict(d.facts(**given(d.facts, named)))
+        return Spec(
+            tool=d.name, version=d.version, args=args, hashed=args_hash(d.name, args),
+            target="\0" + d.name if d.target is None else _filled(d.target, named),
+            shown=_filled(d.describe, named) if d.describe else _call_text(d.name, named),
+            repeat=d.repeat, undo=d.undo_name, undo_safe=d.undo_safe, within=d.within, local=d.local,
+            timeout_us=TIMEOUT_US if d.timeout is None else int(d.timeout * _SECOND),
+            key_ttl_us=None if d.key_ttl is None else int(d.key_ttl * _SECOND),
+            cost={name: int(named[argument]) for name, argument in d.cost.items()},
+            approve=bool(approve), facts=facts,
+        )  # fmt: skip
+
+    def load(self, value: Any) -> Any:
+        """A recorded result as what the function says that it returns."""
+        returns = self.signature.return_annotation
+        if isinstance(returns, str) or returns in (inspect.Signature.empty, None, Any):
+            return value
+        if hasattr(returns, "model_validate"):
+            return returns.model_validate(value)
+        if hasattr(returns, "__struct_fields__") or hasattr(returns, "__dataclass_fields__"):
+            return msgspec.convert(value, returns)
+        return value
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.handler} ({self.declared.preset})>"
+
+
+class Registry:
+    """The tools of this process, by the names under which effects know them."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool[..., Any]] = {}
+        self._undos: dict[str, Tool[..., Any]] = {}
+
+    def add(self, tool: Tool[..., Any]) -> None:
+        self._tools[tool.handler] = tool
+        if tool.declared.undo_name:
+            self._undos[tool.declared.undo_name] = tool
+
+    def has(self, handler: str) -> bool:
+        return handler in self._undos or handler in self._tools
+
+    def undoing(self, handler: str) -> Tool[..., Any]:
+        """The tool whose undo has this name."""
+        return _found(self._undos, handler)
+
+    def tool(self, handler: str) -> Tool[..., Any]:
+        return _found(self._tools, handler)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every tool as plain data, by name: what is exported."""
+        return [self._tools[name].declared.as_dict() for name in sorted(self._tools)]
+
+
+registry = Registry()
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    preset: str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str | int = 1,
+    repeat: str | None = None,
+    undo: Callable[..., Any] | None = None,
+    undo_safe: bool | None = None,
+    probe: Callable[..., Any] | None = None,
+    read: Callable[..., Any] | None = None,
+    write: Callable[..., Any] | None = None,
+    describe: str | None = None,
+    target: str | None = None,
+    key_ttl: float | None = None,
+    facts: Callable[..., Mapping[str, Any]] | None = None,
+    requires_approval: bool | Callable[..., bool] = False,
+    timeout: float | None = None,
+    owner: str | None = None,
+    cost: str | Mapping[str, str] | None = None,
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(preset: Any = None, /, **said: Any) -> Any:
+    """Declare a function as a tool: `@tool`, `@tool("idempotent")`, `@tool(undo=refund, target="{account}")`.
+
+    Presets: pure · idempotent · compensable · transactional · local · irreversible (what is not declared).
+    """
+    if callable(preset):
+        return declare(preset, None)
+    return functools.partial(declare, preset=preset, **said)
+
+
+def declare(function: Callable[P, R], preset: str | None = None, **said: Any) -> Tool[P, R]:
+    """A function as a tool, and in the registry."""
+    made = Tool(function, _declared(function, preset, dict(said)))
+    _check(made)
+    registry.add(made)
+    return made
+
+
+def from_mcp(function: Callable[P, R], annotations: Mapping[str, Any], **said: Any) -> Tool[P, R]:
+    """A tool from what an MCP server says of it. Hints are hints: what is not said counts as irreversible."""
+    if annotations.get("readOnlyHint"):
+        preset = "pure"
+    elif annotations.get("idempotentHint"):
+        preset = "idempotent"
+    else:
+        preset = "compensable" if said.get("undo") else "irreversible"
+    return declare(function, preset, **said)
+
+
+def given(function: Callable[..., Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that a function names."""
+    parameters = inspect.signature(function).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return dict(named)
+    return {name: named[name] for name in parameters if name in named}
+
+
+# --- declaring
+
+
+def _declared(function: Callable[..., Any], preset: str | None, said: dict[str, Any]) -> Declared:
+    name = said.pop("name", None) or function.__name__
+    undo, write = said.get("undo"), said.get("write")
+    if preset is None:
+        preset = "compensable" if undo or write else "irreversible"
+    if preset not in PRESETS:
+        raise BadTool(f"{name}: there is no preset {preset!r}", hint="One of " + ", ".join(PRESETS))
+    rules = PRESETS[preset]
+    if rules.get("needs_undo") and not (undo or write):
+        raise BadTool(f"{name}: a compensable tool says how it is undone", hint="undo=, or read= and write=")
+    if rules.get("no_undo") and (undo or write):
+        raise BadTool(f"{name}: what has an undo is not irreversible", hint="Leave the preset out")
+    if bool(write) != bool(said.get("read")):
+        raise BadTool(f"{name}: read= and write= come together", hint="One reads what the other writes")
+    if undo and write:
+        raise BadTool(f"{name}: undo= and write= are two ways to take it back", hint="Give one")
+    repeat = said.pop("repeat", None) or rules["repeat"]
+    if repeat not in ("free", "keyed", "once"):
+        raise BadTool(f"{name}: repeat={repeat!r} is none of free, keyed, once")
+    version, safe, cost = str(said.pop("version", 1)), said.pop("undo_safe", None), said.pop("cost", None)
+    if isinstance(undo, Tool):
+        said["undo"] = undo = undo.raw
+    return Declared(
+        name=name, version=version, preset=preset, repeat=repeat, within=bool(rules.get("within")),
+        local=bool(rules.get("local")), undo_name=_undo_name(name, version, undo, write),
+        undo_safe=True if safe is None else safe,
+        cost={"money": cost} if isinstance(cost, str) else dict(cost or {}), **said,
+    )  # fmt: skip
+
+
+def _undo_name(name: str, version: str, undo: Callable[..., Any] | None, write: Any) -> str | None:
+    if write is not None:
+        return f"restore@{version}:{name}"
+    if undo is None:
+        return None
+    called = getattr(undo, "__name__", "")
+    return f"{called if called.isidentifier() else 'undo_' + name}@{version}"
+
+
+def _check(made: Tool[..., Any]) -> None:
+    """Mistakes in a declaration are found where it stands, not in the middle of a step."""
+    d, known = made.declared, set(made.signature.parameters)
+    for what, template in (("target", d.target), ("describe", d.describe)):
+        for field in _fields(template or ""):
+            if field not in known:
+                raise BadTool(
+                    f"{d.name}: {what}={template!r} names {field!r}, which is no argument",
+                    hint="Its arguments: " + ", ".join(known),
+                )
+    for name, argument in d.cost.items():
+        if argument not in known:
+            raise BadTool(f"{d.name}: the cost in {name} is of {argument!r}, which is no argument")
+    if d.undo is not None:
+        _check_undo(d, known)
+    if d.within and made.is_async:
+        raise BadTool(f"{d.name}: a transactional tool is not async", hint="The transaction waits for it")
+    other = registry._undos.get(d.undo_name or "")
+    if other is not None and other.declared.undo is not d.undo and other.handler != made.handler:
+        raise BadTool(
+            f"{d.name}: {other.declared.name} has another undo that is called {d.undo_name}",
+            hint="Give one of the functions another name",
+        )
+
+
+def _check_undo(d: Declared, known: set[str]) -> None:
+    assert d.undo is not None
+    wanted = inspect.signature(d.undo).parameters.values()
+    lacking = [
+        each.name
+        for each in wanted
+        if each.default is each.empty
+        and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+        and each.name not in known | {"result"}
+    ]
+    if lacking:
+        raise BadTool(
+            f"{d.name}: its undo wants {', '.join(lacking)}, which the call does not have",
+            hint="An undo is called with those of the call's arguments that it names, and `result`",
+        )
+
+
+def _fields(template: str) -> list[str]:
+    try:
+        parts = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise BadTool(f"{template!r} is no template: {error}") from None
+    return [field.partition(".")[0].partition("[")[0] for _, field, _, _ in parts if field is not None]
+
+
+def _filled(template: str, named: Mapping[str, Any]) -> str:
+    try:
+        return _Words().vformat(template, (), named)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise BadTool(f"{template!r} does not fit these arguments: {error}") from None
+
+
+class _Words(string.Formatter):
+    """Templates for people: {cents:money} is an amount in hundredths."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        kind, _, currency = spec.partition(":")
+        if kind != "money":
+            return str(super().format_field(value, spec))
+        sign = {"": "$", "USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥"}.get(currency, currency + " ")
+        return f"{'-' if value < 0 else ''}{sign}{abs(value) / 100:,.2f}"
+
+
+def _call_text(name: str, named: Mapping[str, Any]) -> str:
+    shown = ", ".join(f"{key}={_short(value)}" for key, value in named.items())
+    return f"{name}({shown})"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "…"
+
+
+def _found(held: dict[str, Tool[..., Any]], handler: str) -> Tool[..., Any]:
+    found = held.get(handler)
+    if found is None:
+        raise HandlerMissing(
+            f"this process has no {handler}",
+            hint="Import the module that declares it: --app module:name, or `takeback worker --app …`; "
+            "where it exists no more, resolve the effect by hand",
+        )
+    return found
