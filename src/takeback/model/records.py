@@ -1,7 +1,6 @@
 """Records: what a checkpoint, a thread and their kin say; and the bytes that a checkpoint's digest covers."""
 
-from __future__ import annotations
-
+# Annotations are real types here, not text: text would be evaluated in the first read of a process.
 from datetime import UTC, datetime
 from typing import Any
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import apsw
@@ -251,15 +251,12 @@ class SqliteStorage:
     # --- reading
 
     def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
-        with self._reading() as connection:
+        # One transaction for all: each statement by itself would take its locks anew.
+        with self.snapshot() if len(digests) > 1 else nullcontext(), self._reading() as connection:
             scope = self._tenant(connection, tenant)
-            read = self._sql["read_object"]
-            found = {}
-            for digest in digests:
-                row = self._one(connection, read, (codec.index_key(digest), scope, digest))
-                if row is not None:
-                    found[digest] = codec.unpack(digest, *row)
-            return found
+            keys = [(codec.index_key(digest), scope, digest) for digest in digests]
+            rows = connection.executemany(self._sql["read_object"], keys)
+            return {row[0]: codec.unpack(*row) for row in rows}
 
     def objects_there(self, tenant: str, digests: list[bytes]) -> set[bytes]:
         """Which of these the tenant has; only a hint, since a collection may run."""

@@ -27,7 +27,7 @@ UPDATE objects SET epoch = ?1 WHERE hash = ?2 AND scope = ?3 AND digest = ?4 AND
 
 -- name: read_object
 -- An object's stored bytes.
-SELECT codec, size, data FROM objects WHERE hash = ? AND scope = ? AND digest = ?;
+SELECT digest, codec, size, data FROM objects WHERE hash = ? AND scope = ? AND digest = ?;
 
 -- name: new_thread
 -- A thread's row; the partial index refuses a second living thread of one name.
