@@ -22,10 +22,12 @@ from takeback.storage.base import (
     Batch,
     DropLabel,
     HeadMoved,
+    NameTaken,
     NewCheckpoint,
     NewThread,
     PutLabel,
     Row,
+    ThreadGone,
     ThreadQuery,
     Tombstone,
 )
@@ -517,6 +519,42 @@ def test_the_cache_is_shared_by_threads() -> None:
 
     assert together([lambda n=n: work(n) for n in range(8)]) == [True] * 8
     assert cache._held == sum(map(len, cache._items.values())) <= 1_000
+
+
+# --- what is remembered of threads
+
+
+def test_a_thread_made_here_is_not_looked_up_again(store: SqliteStorage) -> None:
+    """Its number is known from the transaction that made it, so a commit is spared a statement."""
+    row = new_thread("t")
+    ok(store, row)
+    asked: list[str] = []
+    store._connections.writer().exec_trace = lambda _cursor, sql, _values: asked.append(sql) or True
+    ok(store, NewCheckpoint(following(row.first)))
+    assert asked
+    assert not [sql for sql in asked if "FROM threads" in sql]
+    assert store._threads[1, row.uid] == (1, "t")
+
+
+def test_a_thread_of_a_transaction_that_failed_is_not_remembered(store: SqliteStorage) -> None:
+    """The number that it had there goes to the next thread: remembered, it would lead a write astray."""
+    ok(store, new_thread("before"))
+    lost, made = new_thread("lost"), new_thread("made")
+    assert isinstance(store.apply(Batch(A, [lost, new_thread("before")])), NameTaken)
+
+    def fail(label: str) -> None:
+        if label == "commit":
+            raise RuntimeError(label)
+
+    store.point = fail
+    with pytest.raises(RuntimeError):
+        store.apply(Batch(A, [lost]))
+    store.point = None
+    assert {uid for _, uid in store._threads}.isdisjoint({lost.uid})
+    ok(store, made)
+    assert store._threads[1, made.uid] == (2, "made")
+    assert store.apply(Batch(A, [NewCheckpoint(following(lost.first))])) == ThreadGone(None)
+    assert store.thread(A, "made") is not None
 
 
 # --- its own SQL

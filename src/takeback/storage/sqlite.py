@@ -68,6 +68,7 @@ class SqliteStorage:
         self._reading = self._connections.reading
         self._tenants: dict[str, int] = {}
         self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
+        self._met: dict[tuple[int, bytes], tuple[int, str]] = {}  # by the transaction that is open
         self._uid = self._store_uid()
         codec.prepare()
 
@@ -88,6 +89,7 @@ class SqliteStorage:
 
     def _transaction(self, batch: Batch, packed: dict[bytes, tuple[int, bytes]]) -> Refusal | None:
         connection = self._connections.writer()
+        self._met.clear()
         self._at("begin")
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -96,6 +98,8 @@ class SqliteStorage:
                 self._at("commit")
                 connection.execute("COMMIT")
                 self._at("committed")
+                for key, thread in self._met.items():
+                    self._remember(key, thread)
             return refusal
         finally:
             if connection.in_transaction:
@@ -136,6 +140,7 @@ class SqliteStorage:
         if made is None:
             return NameTaken(row.name)
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(made[0], row.first))
+        self._met[tenant, row.uid] = (made[0], row.name)
         return None
 
     def _new_checkpoint(self, connection: apsw.Connection, tenant: int, row: NewCheckpoint) -> Refusal | None:
@@ -276,7 +281,7 @@ class SqliteStorage:
             if row is None:
                 return None
             info = thread_info(row[:14])
-            self._remember(values[0], info)
+            self._remember((values[0], info.uid), (info.key, info.name))
             if row[14] is None:
                 raise CorruptObject("the head's checkpoint is missing", thread=name, checkpoint=info.head)
             return info, read_checkpoint(name, info.uid, row[14:])
@@ -412,25 +417,30 @@ class SqliteStorage:
         return self._lookup(connection, self._tenant(connection, tenant), uid)
 
     def _thread_id(self, connection: apsw.Connection, tenant: int, uid: bytes) -> int | None:
-        found = self._threads.get((tenant, uid))
+        """For a write. What is looked up here is remembered once it is committed: until then it may be this
+        transaction's own."""
+        found = self._threads.get((tenant, uid)) or self._met.get((tenant, uid))
         if found is not None:
             return found[0]
         row = self._one(connection, self._sql["thread_by_uid"], (tenant, uid))
-        return None if row is None else int(row[0])  # not remembered: it may be this transaction's own
+        if row is None:
+            return None
+        self._met[tenant, uid] = (int(row[0]), str(row[1]))
+        return int(row[0])
 
     def _lookup(self, connection: apsw.Connection, tenant: int, uid: bytes) -> tuple[int, str] | None:
         found = self._threads.get((tenant, uid))
         if found is None:
             row = self._one(connection, self._sql["thread_by_uid"], (tenant, uid))
-            found = None if row is None else self._remember(tenant, thread_info(row))
+            found = None if row is None else self._remember((tenant, uid), (int(row[0]), str(row[1])))
         return found
 
-    def _remember(self, tenant: int, info: ThreadInfo) -> tuple[int, str]:
+    def _remember(self, key: tuple[int, bytes], thread: tuple[int, str]) -> tuple[int, str]:
         """A thread's number and name never change, so they are looked up once."""
         if len(self._threads) > 10_000:
             self._threads.clear()
-        self._threads[tenant, info.uid] = found = (info.key, info.name)
-        return found
+        self._threads[key] = thread
+        return thread
 
     def _store_uid(self) -> str:
         """Made with the store; seals name it."""
