@@ -222,7 +222,7 @@ class Thread(Generic[S]):
     def plan_rollback(self, ref: Any) -> Plan:
         """What going back to a checkpoint will do; reads only."""
         tip = self._need()
-        return self._plan(rollback.to_checkpoint(tip, history.resolve(self._ctx, tip, ref)))
+        return self._plan(rollback.to_checkpoint(tip, history.target(self._ctx, tip, ref)))
 
     def plan_undo(self, bookmark: str | None = None) -> Plan:
         """What taking back the last operation (or going to a bookmark) will do."""
@@ -282,7 +282,7 @@ class Thread(Generic[S]):
         from takeback.model import ids, refs
 
         tip = self._need()
-        source = history.resolve(self._ctx, tip, at)
+        source = history.target(self._ctx, tip, at)
         new = Identity(
             refs.check_name(name) if name is not None else ids.thread_name(),
             agent if agent is not None else tip.info.agent,

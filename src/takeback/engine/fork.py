@@ -34,7 +34,7 @@ class MergePlan(msgspec.Struct, frozen=True):
 
 def fork(ctx: Context, source: Checkpoint, identity: Identity, said: Said) -> Tip:
     """A new thread that starts at a checkpoint of another; its state is not written again."""
-    return create(ctx, identity, Draft("fork", source.state_root, said, origin=pointer(source)))
+    return create(ctx, identity, Draft("fork", source.state_root, said, origin=pointer(source)), source)
 
 
 def plan_merge(ctx: Context, tip: Tip, other: Tip) -> MergePlan | None:

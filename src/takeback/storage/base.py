@@ -19,7 +19,7 @@ from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
 
 class NewThread(msgspec.Struct, frozen=True):
     """A thread comes into being, with its first checkpoint. Guard: no living thread has
-    its name, and none, living or deleted, its uid."""
+    its name, and none, living or deleted, its uid; the thread `source`, where it starts from one, lives."""
 
     name: str
     uid: ThreadUid
@@ -29,6 +29,7 @@ class NewThread(msgspec.Struct, frozen=True):
     created_us: int
     first: Checkpoint
     origin: Pointer | None = None
+    source: ThreadUid | None = None
 
 
 class NewCheckpoint(msgspec.Struct, frozen=True):

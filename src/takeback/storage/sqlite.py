@@ -136,6 +136,9 @@ class SqliteStorage:
             connection.execute(self._sql["touch_object"], (self._epoch, key, tenant, digest))
 
     def _new_thread(self, connection: apsw.Connection, tenant: int, row: NewThread) -> Refusal | None:
+        source = None if row.source is None else self._living(connection, tenant, row.source)
+        if isinstance(source, ThreadGone):
+            return source
         made = connection.execute(self._sql["new_thread"], thread_values(tenant, row)).fetchone()
         if made is None:
             return NameTaken(row.name)
