@@ -139,11 +139,12 @@ class SqliteStorage:
         source = None if row.source is None else self._living(connection, tenant, row.source)
         if isinstance(source, ThreadGone):
             return source
-        made = connection.execute(self._sql["new_thread"], thread_values(tenant, row)).fetchone()
-        if made is None:
+        connection.execute(self._sql["new_thread"], thread_values(tenant, row))
+        if connection.changes() == 0:
             return NameTaken(row.name)
-        connection.execute(self._sql["new_checkpoint"], checkpoint_values(made[0], row.first))
-        self._met[tenant, row.uid] = (made[0], row.name)
+        made = connection.last_insert_rowid()
+        connection.execute(self._sql["new_checkpoint"], checkpoint_values(made, row.first))
+        self._met[tenant, row.uid] = (made, row.name)
         return None
 
     def _new_checkpoint(self, connection: apsw.Connection, tenant: int, row: NewCheckpoint) -> Refusal | None:

@@ -34,7 +34,7 @@ SELECT digest, codec, size, data FROM objects WHERE hash = ? AND scope = ? AND d
 INSERT INTO threads (tenant, name, uid, agent, user, meta, created, head, head_digest, updated,
                      origin_uid, origin_version, origin_digest)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING RETURNING id;
+ON CONFLICT DO NOTHING;
 
 -- name: new_checkpoint
 -- A checkpoint's row.
