@@ -16,7 +16,7 @@ from takeback.errors import (
     TakebackError,
     UnknownOutcome,
 )
-from takeback.model import canonical
+from takeback.model import canonical, records
 from takeback.model.ids import shown, thread_uid
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.storage import objects as codec
@@ -71,6 +71,7 @@ class SqliteStorage:
         self._met: dict[tuple[int, bytes], tuple[int, str]] = {}  # by the transaction that is open
         self._uid = self._store_uid()
         codec.prepare()
+        records.prepare()
 
     # --- writing
 
