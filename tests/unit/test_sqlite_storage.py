@@ -521,6 +521,42 @@ def test_the_cache_is_shared_by_threads() -> None:
     assert cache._held == sum(map(len, cache._items.values())) <= 1_000
 
 
+# --- reading many objects
+
+
+def test_many_objects_are_read_in_one_transaction(store: SqliteStorage) -> None:
+    """Of one moment, and the locks of a read are taken once; inside a snapshot its transaction does."""
+    held = blobs(*(b"%d" % n * 200 for n in range(20)))
+    ok(store, new_thread("t"), objects=held)
+    absent = next(iter(blobs(b"absent")))
+    asked: list[str] = []
+    with store._reading() as connection:
+        connection.exec_trace = lambda _cursor, sql, _values: asked.append(sql.split()[0]) or True
+    assert store.objects(A, [*held, absent]) == held
+    assert asked == ["BEGIN", *["SELECT"] * (len(asked) - 2), "COMMIT"]
+    asked.clear()
+    with store.snapshot():
+        assert store.objects(A, [absent, *held]) == held
+        assert store.objects(A, list(held)[:2]) == dict(list(held.items())[:2])
+    assert (asked[0], asked[-1], asked.count("BEGIN"), asked.count("COMMIT")) == ("BEGIN", "COMMIT", 1, 1)
+    asked.clear()
+    assert store.objects(A, list(held)[:1]) == dict(list(held.items())[:1])
+    assert (store.objects(A, [absent]), store.objects(A, [])) == ({}, {})
+    assert "BEGIN" not in asked
+
+
+def test_one_damaged_object_among_many(store: SqliteStorage) -> None:
+    """It is refused, and the transaction that it was read in is over."""
+    held = blobs(*(b"%d" % n * 200 for n in range(20)))
+    ok(store, new_thread("t"), objects=held)
+    tamper(store, "UPDATE objects SET data = x'00' WHERE id = 7")
+    with pytest.raises(CorruptObject):
+        store.objects(A, list(held))
+    with store._reading() as connection:
+        assert not connection.in_transaction
+    assert len(store.objects(A, list(held)[:6])) == 6
+
+
 # --- what is remembered of threads
 
 
