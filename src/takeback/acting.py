@@ -46,8 +46,8 @@ class Acting(Handle[S]):
         standing.say(self._book(), self._need(), autopilot=on)
 
     def budget(self, limits: Mapping[str, int] | None = None) -> dict[str, tuple[int, int]]:
-        """Limits for the thread and its forks, by name: `{"money": 10_000, "attempts": 50}` sets some. What is
-        spent and what the limit is, by name."""
+        """Limits for the thread and its forks, by name: `{"money": 10_000, "attempts": 50}` sets some. What
+        is spent, and the limit, by name."""
         book = self._book()
         standing.limit(book, self._need(), limits or {})
         return standing.budgets(book)

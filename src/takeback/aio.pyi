@@ -19,7 +19,7 @@ from takeback.model.ledger import ApprovalCell, Effect
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.plan import Meta
-from takeback.step import Deciding, P
+from takeback.step import P, Deciding
 from takeback.storage.base import StoreInfo
 from takeback.thread import OnConflict
 
@@ -299,8 +299,8 @@ class AsyncThread(Generic[S]):
     async def set_autopilot(self, on: bool = True) -> None:
         """Refuse from now on what cannot be undone, until it is approved; or no longer."""
     async def budget(self, limits: Mapping[str, int] | None = None) -> dict[str, tuple[int, int]]:
-        """Limits for the thread and its forks, by name: `{"money": 10_000, "attempts": 50}` sets some. What is
-        spent and what the limit is, by name.
+        """Limits for the thread and its forks, by name: `{"money": 10_000, "attempts": 50}` sets some. What
+        is spent, and the limit, by name.
         """
     async def pause(self, question: str, options: Mapping[str, Any] | None = None) -> Any:
         """Ask a person: the answer, once there is one; until then `Paused`, across restarts."""

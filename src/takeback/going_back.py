@@ -42,7 +42,7 @@ class GoingBack(Handle[S]):
         claimed.
         """
         tip = self._need()
-        target = history.resolve(self._ctx, tip, ref)
+        target = history.target(self._ctx, tip, ref)
         scope = _scope(scope)
         return self._plan(
             rollback.to_checkpoint(tip, target, state="state" in scope, files="files" in scope),

@@ -180,7 +180,7 @@ class Thread(GoingBack[S], Acting[S]):
         rights = standing.rights(effects)
 
         tip = self._need()
-        source = history.resolve(self._ctx, tip, at)
+        source = history.target(self._ctx, tip, at)
         new = Identity(
             refs.check_name(name) if name is not None else ids.thread_name(),
             agent if agent is not None else tip.info.agent,

@@ -81,6 +81,24 @@ def test_a_forks_history_begins_with_the_fork(trip):
     assert list(trip.history(inherited=True)) == list(trip.history())
 
 
+@pytest.mark.parametrize("ref", ["head", 1, 2])
+def test_a_thread_deleted_meanwhile_is_not_forked(tb, trip, ref):
+    """What a late handle still remembers of it does not bring its state back under another name."""
+    late = tb.thread("t")
+    late.fork(1)
+    late.append("log", 4)
+    trip.refresh().delete()
+    held = len(tb.threads())
+    with pytest.raises(errors.ThreadDeleted) as caught:
+        late.fork(ref, "again")
+    assert caught.value.thread == "t"
+    assert len(tb.threads()) == held
+    again = tb.thread("t", initial={"log": ["new"]})
+    with pytest.raises(errors.ThreadDeleted):
+        late.fork(ref, "again")
+    assert again.fork(0, "again").state == {"log": ["new"]}
+
+
 def test_what_a_deleted_original_leaves_to_its_fork(tb, trip):
     """The fork keeps its state and still verifies; the history before it went with the original."""
     alt = trip.fork(2, "alt")

@@ -23,11 +23,13 @@ from takeback.storage.base import (
     DropLabel,
     HeadMoved,
     Lock,
+    NameTaken,
     NewCheckpoint,
     NewThread,
     PutLabel,
     Row,
     Still,
+    ThreadGone,
     ThreadQuery,
     Tombstone,
 )
@@ -519,6 +521,78 @@ def test_the_cache_is_shared_by_threads() -> None:
 
     assert together([lambda n=n: work(n) for n in range(8)]) == [True] * 8
     assert cache._held == sum(map(len, cache._items.values())) <= 1_000
+
+
+# --- reading many objects
+
+
+def test_many_objects_are_read_in_one_transaction(store: SqliteStorage) -> None:
+    """Of one moment, and the locks of a read are taken once; inside a snapshot its transaction does."""
+    held = blobs(*(b"%d" % n * 200 for n in range(20)))
+    ok(store, new_thread("t"), objects=held)
+    absent = next(iter(blobs(b"absent")))
+    asked: list[str] = []
+    with store._reading() as connection:
+        connection.exec_trace = lambda _cursor, sql, _values: asked.append(sql.split()[0]) or True
+    assert store.objects(A, [*held, absent]) == held
+    assert asked == ["BEGIN", *["SELECT"] * (len(asked) - 2), "COMMIT"]
+    asked.clear()
+    with store.snapshot():
+        assert store.objects(A, [absent, *held]) == held
+        assert store.objects(A, list(held)[:2]) == dict(list(held.items())[:2])
+    assert (asked[0], asked[-1], asked.count("BEGIN"), asked.count("COMMIT")) == ("BEGIN", "COMMIT", 1, 1)
+    asked.clear()
+    assert store.objects(A, list(held)[:1]) == dict(list(held.items())[:1])
+    assert (store.objects(A, [absent]), store.objects(A, [])) == ({}, {})
+    assert "BEGIN" not in asked
+
+
+def test_one_damaged_object_among_many(store: SqliteStorage) -> None:
+    """It is refused, and the transaction that it was read in is over."""
+    held = blobs(*(b"%d" % n * 200 for n in range(20)))
+    ok(store, new_thread("t"), objects=held)
+    tamper(store, "UPDATE objects SET data = x'00' WHERE id = 7")
+    with pytest.raises(CorruptObject):
+        store.objects(A, list(held))
+    with store._reading() as connection:
+        assert not connection.in_transaction
+    assert len(store.objects(A, list(held)[:6])) == 6
+
+
+# --- what is remembered of threads
+
+
+def test_a_thread_made_here_is_not_looked_up_again(store: SqliteStorage) -> None:
+    """Its number is known from the transaction that made it, so a commit is spared a statement."""
+    row = new_thread("t")
+    ok(store, row)
+    asked: list[str] = []
+    store._connections.writer().exec_trace = lambda _cursor, sql, _values: asked.append(sql) or True
+    ok(store, NewCheckpoint(following(row.first)))
+    assert asked
+    assert not [sql for sql in asked if "FROM threads" in sql]
+    assert store._threads[1, row.uid] == (1, "t")
+
+
+def test_a_thread_of_a_transaction_that_failed_is_not_remembered(store: SqliteStorage) -> None:
+    """The number that it had there goes to the next thread: remembered, it would lead a write astray."""
+    ok(store, new_thread("before"))
+    lost, made = new_thread("lost"), new_thread("made")
+    assert isinstance(store.apply(Batch(A, [lost, new_thread("before")])), NameTaken)
+
+    def fail(label: str) -> None:
+        if label == "commit":
+            raise RuntimeError(label)
+
+    store.point = fail
+    with pytest.raises(RuntimeError):
+        store.apply(Batch(A, [lost]))
+    store.point = None
+    assert {uid for _, uid in store._threads}.isdisjoint({lost.uid})
+    ok(store, made)
+    assert store._threads[1, made.uid] == (2, "made")
+    assert store.apply(Batch(A, [NewCheckpoint(following(lost.first))])) == ThreadGone(None)
+    assert store.thread(A, "made") is not None
 
 
 # --- its own SQL

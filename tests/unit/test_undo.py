@@ -6,6 +6,7 @@ import pytest
 
 import takeback
 from takeback import errors
+from takeback.engine import context
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -354,3 +355,41 @@ def test_reverting_what_changed_nothing_makes_a_version(tb):
     trip.commit({"n": 0})
     assert trip.revert(1).version == 2
     assert trip.state == {"n": 0}
+
+
+def test_what_is_remembered_is_what_was_written(tb):
+    """Going back to versions written or looked at before reads no row again, and goes where a fresh look
+    would; another thread's version of the same number is another checkpoint."""
+    threads = [tb.thread(name, initial={"name": name, "n": 0}) for name in "ab"]
+    for thread in threads:
+        for n in (1, 2, 3):
+            thread.patch({"n": n})
+    for again in range(2):
+        for thread in threads:
+            assert thread.rollback(1).state == {"name": thread.name, "n": 1}
+            assert thread.head.origin.digest == tb.thread(thread.name).at(1).checkpoint.digest, again
+    for thread in threads:
+        other = tb.thread(thread.name)
+        assert other.rollback(3).checkpoint.origin.digest == other.at(3).checkpoint.digest
+        assert other.verify().ok
+
+
+def test_remembered_metadata_is_not_the_callers(tb):
+    """A checkpoint's metadata is a dict: one that a caller changes is not what the next caller is shown."""
+    thread = tb.thread("t", initial={"n": 0})
+    thread.patch({"n": 1}, meta={"k": 1}).meta["k"] = 2
+    thread.patch({"n": 2})
+    for _ in range(2):
+        plan = thread.plan_rollback(1)
+        assert plan.target.meta == {"k": 1}
+        plan.target.meta["k"] = 3
+
+
+def test_only_so_many_checkpoints_are_remembered(tb, monkeypatch):
+    """A long life of a handle does not keep its whole history in memory."""
+    monkeypatch.setattr(context, "_REMEMBERED", 4)
+    thread = tb.thread("t", initial={"n": 0})
+    for n in range(1, 12):
+        thread.patch({"n": n})
+        assert len(tb._ctx._checkpoints) <= 4
+    assert thread.rollback(1).state == {"n": 1}

@@ -105,11 +105,12 @@ def publish(
     if refusal is not None:
         raise _moved(ctx, tip, refusal)
     ctx.cache.put(draft.objects.items())
+    ctx.remember(checkpoint)
     return Tip(_advanced(tip.info, checkpoint), checkpoint)
 
 
-def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
-    """A thread comes into being with its first version."""
+def create(ctx: Context, identity: Identity, draft: Draft, source: Checkpoint | None = None) -> Tip:
+    """A thread comes into being with its first version; `source` is where it starts from."""
     for what, owner in (("agent", identity.agent), ("user", identity.user)):
         if owner is not None:
             check_name(owner, f"thread's {what}")
@@ -118,9 +119,12 @@ def create(ctx: Context, identity: Identity, draft: Draft) -> Tip:
     first = _signed(ctx, _first(ctx, identity.name, uid, draft))
     family = identity.family or uid
     row = NewThread(
-        identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, family, draft.origin
-    )
+        identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, family, draft.origin,
+        None if source is None else source.uid,
+    )  # fmt: skip
     refusal = ctx.storage.apply(Batch(ctx.tenant, [row], draft.objects))
+    if source is not None and isinstance(refusal, ThreadGone):
+        raise ThreadDeleted("the thread was deleted", thread=source.thread, checkpoint=source.version)
     if refusal is not None:
         raise ThreadExists(
             f"a thread {identity.name!r} exists already",

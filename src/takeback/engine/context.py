@@ -18,6 +18,7 @@ from takeback.storage.base import Audit, Storage
 from takeback.storage.objects import ObjectCache
 
 BUILD = __version__
+_REMEMBERED = 512  # checkpoints
 
 
 class Tip(msgspec.Struct, frozen=True):
@@ -50,6 +51,7 @@ class Context:
         self.approvers = approvers or []  # public keys; with one, a grant counts that it has signed
         self.cache = ObjectCache(cache_bytes)
         self.books: dict[bytes, Any] = {}  # ledgers of families, see `book.book_of`
+        self._checkpoints: dict[tuple[bytes, int], Checkpoint] = {}
 
     def get(self, digest: bytes) -> bytes:
         held = self.cache.get(digest)
@@ -66,6 +68,17 @@ class Context:
 
     def peek(self, digest: bytes) -> bytes | None:
         return self.cache.get(digest)
+
+    def remember(self, checkpoint: Checkpoint) -> None:
+        """Keep a checkpoint at hand, unless its metadata is a dict that a caller may have changed."""
+        if len(self._checkpoints) >= _REMEMBERED:
+            self._checkpoints.clear()
+        if not checkpoint.meta:
+            self._checkpoints[checkpoint.uid, checkpoint.version] = checkpoint
+
+    def remembered(self, uid: bytes, version: int) -> Checkpoint | None:
+        """A checkpoint that was written or read here. It never changes; its thread may be deleted since."""
+        return self._checkpoints.get((uid, version))
 
     def state(self, checkpoint: Checkpoint) -> Any:
         """A checkpoint's state, fresh."""

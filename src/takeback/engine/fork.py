@@ -34,8 +34,9 @@ class MergePlan(msgspec.Struct, frozen=True):
 
 def fork(ctx: Context, source: Checkpoint, identity: Identity, said: Said) -> Tip:
     """A new thread that starts at a checkpoint of another; its state is not written again."""
+    origin = pointer(source)
     return create(
-        ctx, identity, Draft("fork", source.state_root, said, origin=pointer(source), files=source.files)
+        ctx, identity, Draft("fork", source.state_root, said, origin=origin, files=source.files), source
     )
 
 

@@ -35,6 +35,18 @@ def resolve(ctx: Context, tip: Tip, ref: Any) -> Checkpoint:
     return at_version(ctx, tip, found.version - parsed.back)
 
 
+def target(ctx: Context, tip: Tip, ref: Any) -> Checkpoint:
+    """What a reference names, as the target of a write that is refused when the thread was deleted: so what
+    is remembered will do, and spares a look."""
+    if type(ref) is not int:
+        return resolve(ctx, tip, ref)
+    found = ctx.remembered(tip.info.uid, ref)
+    if found is None:
+        found = resolve(ctx, tip, ref)
+        ctx.remember(found)
+    return found
+
+
 def at_version(ctx: Context, tip: Tip, version: int) -> Checkpoint:
     if version == tip.head.version:
         return tip.head

@@ -102,9 +102,9 @@ def back(ctx: Context, tip: Tip, mark: Any = None) -> Move:
         raise NothingToUndo(
             "no operation is left to take back", thread=tip.info.name, checkpoint=tip.head.version
         )
-    undone = history.at_version(ctx, tip, top)
+    undone = history.target(ctx, tip, top)
     assert undone.before is not None
-    target = history.at_version(ctx, tip, undone.before)
+    target = history.target(ctx, tip, undone.before)
     return Move("undo", tip.head, target, _undoing(target, top, version), undone)
 
 
@@ -118,9 +118,9 @@ def forth(ctx: Context, tip: Tip) -> Move:
             checkpoint=tip.head.version,
             hint="A new operation ends the redo; rollback reaches every version",
         )
-    undone = history.at_version(ctx, tip, top)
+    undone = history.target(ctx, tip, top)
     assert undone.before is not None
-    target = history.at_version(ctx, tip, undone.before)
+    target = history.target(ctx, tip, undone.before)
     stack = (target.undo_top, target.redo_top)
     draft = _restoring(target, "redo", origin=pointer(target), undoes=top, stack=stack)
     return Move("redo", tip.head, target, draft, undone)

@@ -1,7 +1,7 @@
 """Records: what a checkpoint, a thread and their kin say; and the bytes that a checkpoint's digest covers."""
 
-from __future__ import annotations
-
+# Annotations are real types here, not text: text would be evaluated in the first read of a process.
+import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -194,6 +194,12 @@ def read_record(thread: str, record: bytes, digest: bytes, mac: bytes | None = N
         CorruptObject,
     ) as error:
         raise CorruptObject(f"a checkpoint record that cannot be read: {error}", thread=thread) from None
+
+
+def prepare() -> None:
+    """Have a record's types looked at now: when a store is opened, rather than in its first read."""
+    with contextlib.suppress(msgspec.ValidationError):  # nothing is read: types are looked at before values
+        msgspec.convert({}, Checkpoint)
 
 
 def sign(digest: bytes, key: bytes) -> bytes:

@@ -20,7 +20,7 @@ from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
 
 class NewThread(msgspec.Struct, frozen=True):
     """A thread comes into being, with its first checkpoint. Guard: no living thread has
-    its name, and none, living or deleted, its uid."""
+    its name, and none, living or deleted, its uid; the thread `source`, where it starts from one, lives."""
 
     name: str
     uid: ThreadUid
@@ -31,6 +31,7 @@ class NewThread(msgspec.Struct, frozen=True):
     first: Checkpoint
     family: ThreadUid
     origin: Pointer | None = None
+    source: ThreadUid | None = None
 
 
 class NewCheckpoint(msgspec.Struct, frozen=True):

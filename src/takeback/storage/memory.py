@@ -96,6 +96,9 @@ class MemoryStorage:
         return None
 
     def _new_thread(self, tenant: _Tenant, row: NewThread) -> Refusal | None:
+        gone = None if row.source is None else self._gone(tenant, row.source)
+        if gone is not None:
+            return gone
         if row.name in tenant.names or row.uid in tenant.threads:
             return NameTaken(row.name)
         tenant.threads[row.uid] = ThreadInfo(

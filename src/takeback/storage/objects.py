@@ -33,6 +33,8 @@ class _PerThread(threading.local):
             level=_LEVEL, write_checksum=False, write_content_size=True
         )
         self.unpacker: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
+        self.frame_size = zstandard.frame_content_size
+        self.error = zstandard.ZstdError
 
 
 _local: _PerThread | None = None
@@ -56,14 +58,13 @@ def unpack(digest: bytes, codec: int, size: int, data: bytes) -> bytes:
     """The payload; refuses bytes that do not have the digest they are stored under."""
     payload = data
     if codec == ZSTD:
-        import zstandard
-
+        tools = _tools()
         try:
             # A forged frame may claim any size, and the library would make room for it first.
-            if zstandard.frame_content_size(data) != size:
+            if tools.frame_size(data) != size:
                 raise CorruptObject(f"object {shown(digest)} is not of the size that it is stored with")
-            payload = _tools().unpacker.decompress(data, max_output_size=size)
-        except (zstandard.ZstdError, MemoryError) as error:  # a damaged header may ask for any size
+            payload = tools.unpacker.decompress(data, max_output_size=size)
+        except (tools.error, MemoryError) as error:  # a damaged header may ask for any size
             raise CorruptObject(f"object {shown(digest)} cannot be unpacked: {error}") from None
     if len(payload) != size or blake3(payload).digest() != digest:
         raise CorruptObject(f"object {shown(digest)} does not hold what it is stored under")

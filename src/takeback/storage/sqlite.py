@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import apsw
@@ -16,7 +16,7 @@ from takeback.errors import (
     TakebackError,
     UnknownOutcome,
 )
-from takeback.model import canonical
+from takeback.model import canonical, records
 from takeback.model.ids import shown, thread_uid
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.storage import objects as codec
@@ -75,8 +75,10 @@ class SqliteStorage:
         self._reading = self._connections.reading
         self._tenants: dict[str, int] = {}
         self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
+        self._met: dict[tuple[int, bytes], tuple[int, str]] = {}  # by the transaction that is open
         self._uid = self._store_uid()
         codec.prepare()
+        records.prepare()
 
     # --- writing
 
@@ -95,6 +97,7 @@ class SqliteStorage:
 
     def _transaction(self, batch: Batch, packed: dict[bytes, tuple[int, bytes]]) -> Refusal | None:
         connection = self._connections.writer()
+        self._met.clear()
         self._at("begin")
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -103,6 +106,8 @@ class SqliteStorage:
                 self._at("commit")
                 connection.execute("COMMIT")
                 self._at("committed")
+                for key, thread in self._met.items():
+                    self._remember(key, thread)
             return refusal
         finally:
             if connection.in_transaction:
@@ -139,10 +144,15 @@ class SqliteStorage:
             connection.execute(self._sql["touch_object"], (self._epoch, key, tenant, digest))
 
     def _new_thread(self, connection: apsw.Connection, tenant: int, row: NewThread) -> Refusal | None:
-        made = connection.execute(self._sql["new_thread"], thread_values(tenant, row)).fetchone()
-        if made is None:
+        source = None if row.source is None else self._living(connection, tenant, row.source)
+        if isinstance(source, ThreadGone):
+            return source
+        connection.execute(self._sql["new_thread"], thread_values(tenant, row))
+        if connection.changes() == 0:
             return NameTaken(row.name)
-        connection.execute(self._sql["new_checkpoint"], checkpoint_values(made[0], row.first))
+        made = connection.last_insert_rowid()
+        connection.execute(self._sql["new_checkpoint"], checkpoint_values(made, row.first))
+        self._met[tenant, row.uid] = (made, row.name)
         return None
 
     def _new_checkpoint(self, connection: apsw.Connection, tenant: int, row: NewCheckpoint) -> Refusal | None:
@@ -284,15 +294,12 @@ class SqliteStorage:
     # --- reading
 
     def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
-        with self._reading() as connection:
+        # One transaction for all: each statement by itself would take its locks anew.
+        with self.snapshot() if len(digests) > 1 else nullcontext(), self._reading() as connection:
             scope = self._tenant(connection, tenant)
-            read = self._sql["read_object"]
-            found = {}
-            for digest in digests:
-                row = self._one(connection, read, (codec.index_key(digest), scope, digest))
-                if row is not None:
-                    found[digest] = codec.unpack(digest, *row)
-            return found
+            keys = [(codec.index_key(digest), scope, digest) for digest in digests]
+            rows = connection.executemany(self._sql["read_object"], keys)
+            return {row[0]: codec.unpack(*row) for row in rows}
 
     def objects_there(self, tenant: str, digests: list[bytes]) -> set[bytes]:
         """Which of these the tenant has; only a hint, since a collection may run."""
@@ -312,7 +319,7 @@ class SqliteStorage:
             if row is None:
                 return None
             info = thread_info(row[:16])
-            self._remember(values[0], info)
+            self._remember((values[0], info.uid), (info.key, info.name))
             if row[16] is None:
                 raise CorruptObject("the head's checkpoint is missing", thread=name, checkpoint=info.head)
             return info, read_checkpoint(name, info.uid, row[16:])
@@ -456,25 +463,30 @@ class SqliteStorage:
         return self._lookup(connection, self._tenant(connection, tenant), uid)
 
     def _thread_id(self, connection: apsw.Connection, tenant: int, uid: bytes) -> int | None:
-        found = self._threads.get((tenant, uid))
+        """For a write. What is looked up here is remembered once it is committed: until then it may be this
+        transaction's own."""
+        found = self._threads.get((tenant, uid)) or self._met.get((tenant, uid))
         if found is not None:
             return found[0]
         row = self._one(connection, self._sql["thread_by_uid"], (tenant, uid))
-        return None if row is None else int(row[0])  # not remembered: it may be this transaction's own
+        if row is None:
+            return None
+        self._met[tenant, uid] = (int(row[0]), str(row[1]))
+        return int(row[0])
 
     def _lookup(self, connection: apsw.Connection, tenant: int, uid: bytes) -> tuple[int, str] | None:
         found = self._threads.get((tenant, uid))
         if found is None:
             row = self._one(connection, self._sql["thread_by_uid"], (tenant, uid))
-            found = None if row is None else self._remember(tenant, thread_info(row))
+            found = None if row is None else self._remember((tenant, uid), (int(row[0]), str(row[1])))
         return found
 
-    def _remember(self, tenant: int, info: ThreadInfo) -> tuple[int, str]:
+    def _remember(self, key: tuple[int, bytes], thread: tuple[int, str]) -> tuple[int, str]:
         """A thread's number and name never change, so they are looked up once."""
         if len(self._threads) > 10_000:
             self._threads.clear()
-        self._threads[tenant, info.uid] = found = (info.key, info.name)
-        return found
+        self._threads[key] = thread
+        return thread
 
     def _store_uid(self) -> str:
         """Made with the store; seals name it."""

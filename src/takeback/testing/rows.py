@@ -54,7 +54,7 @@ def merging(head: Checkpoint, other: Checkpoint) -> Checkpoint:
 
 def new_thread(name: str = "t", uid: ThreadUid | None = None, **fields: Any) -> NewThread:
     """A thread that begins now; what is no field of the thread goes into its first checkpoint."""
-    own = {key: fields.pop(key, None) for key in ("agent", "user", "origin")}
+    own = {key: fields.pop(key, None) for key in ("agent", "user", "origin", "source")}
     family = fields.pop("family", None)
     meta, created = canonical.encode(fields.pop("meta", {})), fields.pop("created_us", T0)
     begins = first(name, uid, **fields)

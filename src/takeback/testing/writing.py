@@ -191,10 +191,12 @@ class Writing(Handles):
         rows: list[Row] = [
             NewCheckpoint(following(row.first)), PutLabel(row.uid, "x", 0), DropLabel(row.uid, "x"),
             Tombstone(row.uid, T0 + 9), History(run(row.first, 1)), NewCheckpoint(row.first),
+            new_thread("fork", source=row.uid),
         ]  # fmt: skip
         for late in rows:
             assert refused(store, late) == ThreadGone(T0 + 5 if deleted else None), late
         assert refused(store, rows[0], tenant="nobody") == ThreadGone(None)
+        assert store.thread(A, "fork") is None
 
     def test_a_name_used_again_is_another_thread(self, store: Storage, again: Callable[[], Storage]) -> None:
         """The new incarnation has none of the old one's history, and late writers reach neither."""

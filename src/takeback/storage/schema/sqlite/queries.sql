@@ -27,14 +27,14 @@ UPDATE objects SET epoch = ?1 WHERE hash = ?2 AND scope = ?3 AND digest = ?4 AND
 
 -- name: read_object
 -- An object's stored bytes.
-SELECT codec, size, data FROM objects WHERE hash = ? AND scope = ? AND digest = ?;
+SELECT digest, codec, size, data FROM objects WHERE hash = ? AND scope = ? AND digest = ?;
 
 -- name: new_thread
 -- A thread's row; the partial index refuses a second living thread of one name.
 INSERT INTO threads (tenant, name, uid, agent, user, meta, created, head, head_digest, updated,
                      origin_uid, origin_version, origin_digest, family)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING RETURNING id;
+ON CONFLICT DO NOTHING;
 
 -- name: new_checkpoint
 -- A checkpoint's row.
