@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from takeback.asking import Approval
 from takeback.engine import approvals, standing
 from takeback.engine.calls import resolve
-from takeback.errors import ApprovalStale, BadRequest, Paused
+from takeback.errors import ApprovalStale, BadRequest, NotFound, Paused
 from takeback.handle import Handle
 from takeback.model import canonical
 from takeback.model.ledger import ApprovalCell, Effect
@@ -34,6 +35,32 @@ class Acting(Handle[S]):
         book = self._book()
         by = actor or self._ctx.actor
         return resolve(self._ctx, book, standing.numbered(book, number), happened=happened, by=by)
+
+    def effect(self, number: int) -> Effect:
+        """The effect that people call by this number."""
+        return standing.numbered(self._book(), number)
+
+    def undo_effect(self, number: int) -> Effect:
+        """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
+        from takeback.calling import undo_one
+
+        book = self._book()
+        return undo_one(book, standing.numbered(book, number))
+
+    def approvals(self, state: str | None = "requested") -> list[Approval]:
+        """What waits for a person's decision; with another `state`, or None for all, what did."""
+        book = self._book()
+        found = [Approval(self._ctx, book, each) for each in book.approvals.values()]
+        return [each for each in sorted(found, key=lambda a: a.number) if state in (None, each.state)]
+
+    def approval(self, number: int) -> Approval:
+        """The request that people call by this number."""
+        found = next((each for each in self.approvals(None) if each.number == number), None)
+        if found is None:
+            raise NotFound(
+                f"there is no request #{number}", thread=self.name, hint="`takeback approvals list`"
+            )
+        return found
 
     @property
     def autopilot(self) -> bool:

@@ -1,11 +1,13 @@
 """The types of the async façade. Made by scripts/make_aio_stub.py: change that, or the classes."""
 
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
+from takeback.asking import Approval
 from takeback.engine import plans
 from takeback.engine.changes import Change
 from takeback.engine.merge3 import MergeClash
@@ -19,7 +21,8 @@ from takeback.model.ledger import ApprovalCell, Effect
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.plan import Meta
-from takeback.step import P, Deciding
+from takeback.recovery import Recovery
+from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
 from takeback.thread import OnConflict
 
@@ -70,6 +73,7 @@ class AsyncRepo:
         user: str | None = None,
         meta: Meta = None,
         initial: Any = None,
+        autopilot: bool | None = None,
     ) -> AsyncThread[Any]: ...
     @overload
     async def thread(
@@ -80,6 +84,7 @@ class AsyncRepo:
         user: str | None = None,
         meta: Meta = None,
         initial: Any = None,
+        autopilot: bool | None = None,
         model: type[M],
     ) -> AsyncThread[M]: ...
     async def threads(
@@ -96,6 +101,12 @@ class AsyncRepo:
         """The living threads, newest first; `after` goes on where a list with a limit ended."""
     async def latest(self) -> ThreadInfo | None:
         """The thread that was written to last."""
+    async def recover(self, *, settle: bool = True) -> Recovery:
+        """What a crash left: settles what settles itself, and lists what is left for somebody to see to."""
+    async def work(self, *, stop: threading.Event | None = None, poll: float = 0.5) -> int:
+        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set."""
+    async def approvals(self) -> list[Approval]:
+        """What waits for a person's decision, on all threads."""
     def audit(self) -> AsyncItems[AuditEntry]:
         """What was done beside checkpoints, oldest first: deletions, labels, seals, imports."""
     def verify(
@@ -293,6 +304,14 @@ class AsyncThread(Generic[S]):
         """The effects of this thread, and those that it believes in, oldest first."""
     async def resolve(self, number: int, *, happened: bool, actor: str | None = None) -> Effect:
         """What happened to an unknown effect: for people to say, never for the agent."""
+    async def effect(self, number: int) -> Effect:
+        """The effect that people call by this number."""
+    async def undo_effect(self, number: int) -> Effect:
+        """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
+    async def approvals(self, state: str | None = "requested") -> list[Approval]:
+        """What waits for a person's decision; with another `state`, or None for all, what did."""
+    async def approval(self, number: int) -> Approval:
+        """The request that people call by this number."""
     @property
     def autopilot(self) -> Awaitable[bool]:
         """Whether calls that cannot be undone wait for a person's approval; kept with the thread."""
@@ -487,6 +506,7 @@ async def aopen(
     key: bytes | None = None,
     durability: str = "full",
     create: bool = True,
+    approvers: Sequence[bytes] = (),
     clock: Callable[[], int] | None = None,
 ) -> AsyncRepo:
     """Open a store as `takeback.open` does: `async with await takeback.aopen("agent.db") as tb`."""

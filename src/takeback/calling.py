@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from takeback.engine import applying, calls
+from takeback.asking import Approval
+from takeback.engine import calls, undoing
 from takeback.engine.book import Book, Change
 from takeback.engine.calls import Answer, Execute, Replay, Spec
 from takeback.errors import (
+    ApprovalRequired,
     BadRequest,
     EffectStands,
     EffectTimeout,
@@ -170,6 +172,14 @@ def _spec(tool: Tool[..., Any], named: dict[str, Any]) -> Spec:
 
 
 def _begun(session: Session, spec: Spec) -> Replay | Execute:
+    try:
+        return _begun_or_asked(session, spec)
+    except ApprovalRequired as asked:
+        asked.approval = Approval(session.ctx, session.book, asked.approval)
+        raise
+
+
+def _begun_or_asked(session: Session, spec: Spec) -> Replay | Execute:
     answer = decided()
     if answer is None or answer.what != "undo":
         return calls.begin(session, spec, answer)
@@ -317,7 +327,7 @@ def undo_one(book: Book, effect: Effect) -> Effect:
         raise Undecided(f"#{effect.number} ({effect.shown}) cannot be undone")
     if not hands.has(effect.undo):
         registry.undoing(effect.undo)
-    return applying.undo_alone(book, effect, hands)
+    return undoing.undo_alone(book, effect, hands)
 
 
 def _taken_back(tool: Tool[..., Any], effect: Effect, book: Book) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
@@ -23,8 +23,11 @@ from takeback.storage.base import StoreInfo, ThreadQuery
 from takeback.thread import Thread
 
 if TYPE_CHECKING:
+    import threading
     from types import TracebackType
 
+    from takeback.asking import Approval
+    from takeback.recovery import Recovery
     from takeback.storage.base import Storage
 
 M = TypeVar("M")
@@ -38,12 +41,14 @@ def open(  # the name that users read: takeback.open
     key: bytes | None = None,
     durability: str = "full",
     create: bool = True,
+    approvers: Sequence[bytes] = (),
     clock: Callable[[], int] | None = None,
 ) -> Repo:
     """Open a store: a file's path, or ":memory:".
 
     `key` signs every checkpoint; `durability="relaxed"` trades the newest commits after a power cut (not
-    after a crash of the process) for speed; `create=False` opens only what is there.
+    after a crash of the process) for speed; `create=False` opens only what is there. With `approvers`, public
+    keys, an approval counts only with the signature of one of them.
     """
     if durability not in ("full", "relaxed"):
         raise BadRequest(f"durability={durability!r} is neither 'full' nor 'relaxed'")
@@ -52,6 +57,7 @@ def open(  # the name that users read: takeback.open
         tenant=tenant,
         actor=actor,
         key=key,
+        approvers=approvers,
         clock=clock,
     )
 
@@ -66,10 +72,11 @@ class Repo:
         tenant: str = "default",
         actor: str | None = None,
         key: bytes | None = None,
+        approvers: Sequence[bytes] = (),
         clock: Callable[[], int] | None = None,
     ) -> None:
         refs.check_name(tenant, "tenant")
-        self._ctx = Context(storage, tenant=tenant, actor=actor, key=key, clock=clock)
+        self._ctx = Context(storage, tenant=tenant, actor=actor, key=key, clock=clock, approvers=[*approvers])
 
     @property
     def tenant(self) -> str:
@@ -90,6 +97,7 @@ class Repo:
         user: str | None = None,
         meta: Meta = None,
         initial: Any = None,
+        autopilot: bool | None = None,
     ) -> Thread[Any]: ...
 
     @overload
@@ -101,6 +109,7 @@ class Repo:
         user: str | None = None,
         meta: Meta = None,
         initial: Any = None,
+        autopilot: bool | None = None,
         model: type[M],
     ) -> Thread[M]: ...
 
@@ -112,12 +121,28 @@ class Repo:
         user: str | None = None,
         meta: Meta = None,
         initial: Any = None,
+        autopilot: bool | None = None,
         model: Any = None,
     ) -> Thread[Any]:
         """Open a thread. It comes into being with its first version; `initial` is version 0 if it has none.
 
         Without a name it is given a good one. An existing thread of another agent or user is refused.
+        `autopilot` is kept with the thread: what cannot be undone waits for a person's approval.
         """
+        thread = self._thread(name, agent, user, meta, initial, model)
+        if autopilot is not None:
+            if not thread.exists:
+                raise BadRequest(
+                    "a thread without versions has no autopilot yet",
+                    thread=thread.name,
+                    hint="Open it with initial=",
+                )
+            thread.set_autopilot(autopilot)
+        return thread
+
+    def _thread(
+        self, name: str | None, agent: str | None, user: str | None, meta: Meta, initial: Any, model: Any
+    ) -> Thread[Any]:
         name = refs.check_name(name) if name is not None else ids.thread_name()
         tip = self._ctx.tip(name)
         if tip is not None:
@@ -131,7 +156,7 @@ class Repo:
         try:
             return Thread(self._ctx, identity, commits.create(self._ctx, identity, draft), model)
         except ThreadExists:  # somebody was faster: then it is open like any other
-            return self.thread(name, agent=agent, user=user, meta=meta, model=model)
+            return self._thread(name, agent, user, meta, None, model)
 
     def threads(
         self,
@@ -163,6 +188,22 @@ class Repo:
     def latest(self) -> ThreadInfo | None:
         """The thread that was written to last."""
         return threads.latest(self._ctx)
+
+    def recover(self, *, settle: bool = True) -> Recovery:
+        """What a crash left: settles what settles itself, and lists what is left for somebody to see to."""
+        from takeback.recovery import recover
+
+        return recover(self._ctx, settle=settle)
+
+    def work(self, *, stop: threading.Event | None = None, poll: float = 0.5) -> int:
+        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set."""
+        from takeback.worker import round_of_work, work
+
+        return round_of_work(self._ctx) if stop is None else work(self._ctx, stop=stop, poll=poll)
+
+    def approvals(self) -> list[Approval]:
+        """What waits for a person's decision, on all threads."""
+        return self.recover(settle=False).approvals
 
     def audit(self) -> Iterator[AuditEntry]:
         """What was done beside checkpoints, oldest first: deletions, labels, seals, imports."""

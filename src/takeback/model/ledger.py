@@ -9,6 +9,7 @@ from blake3 import blake3
 
 from takeback.errors import CorruptObject
 from takeback.model import canonical
+from takeback.model.ids import shown
 from takeback.model.records import FileRoot, Pointer, instant
 
 _SLOT = "takeback effect slot, format 1"
@@ -136,6 +137,21 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     @property
     def undo_key(self) -> str:
         return undo_key(self.key)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "number": self.number, "id": shown(self.id), "tool": self.tool, "version": self.version,
+            "shown": self.shown, "state": self.state, "step": self.label, "run": self.run,
+            "target": None if self.target.startswith("\0") else self.target, "repeat": self.repeat,
+            "undo": self.undo, "redo": self.redo, "attempts": self.attempts, "key": self.key,
+            "orphan": self.orphan, "error": self.error, "unreadable": self.unreadable,
+            "intent": shown_time(self.intent_us), "deadline": shown_time(self.deadline_us),
+            "settled": shown_time(self.settled_us) if self.settled_us else None, "cost": self.cost,
+            "facts": self.facts, "decisions": [[d.what, d.by, d.about] for d in self.decisions],
+            "versions": [use.version for use in self.uses], "late": self.late, "actor": self.actor,
+            "trace_id": self.trace_id,
+        }  # fmt: skip
 
 
 class PlanLine(msgspec.Struct, frozen=True, array_like=True, kw_only=True):

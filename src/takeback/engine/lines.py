@@ -1,0 +1,282 @@
+"""The lines of a plan that is being applied: begun, carried out, settled, and gone on with by anyone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from takeback.engine import approvals, owners
+from takeback.engine.book import Book, Change, blob
+from takeback.engine.calls import Hands
+from takeback.engine.commit import Draft, LedgerStale, Said, publish
+from takeback.engine.context import Context, Tip
+from takeback.engine.undoing import redoing, settled_undo, undoing
+from takeback.errors import (
+    ApprovalRequired,
+    NotDone,
+    PlanStale,
+    Undecided,
+)
+from takeback.model import canonical
+from takeback.model.ids import ThreadUid
+from takeback.model.ledger import Effect, Entry, PlanCell, PlanLine
+from takeback.model.records import Checkpoint
+from takeback.storage.base import Lock, Row
+
+_replace = msgspec.structs.replace
+
+
+def carry_on(ctx: Context, book: Book, plan: PlanCell, hands: Hands) -> PlanCell:
+    """Do what is left of a plan, as far as these hands reach; the last one to do something ends it."""
+    owner = owners.claim()
+    try:
+        recover(book, plan)
+        while True:
+            plan = book.plans[plan.id]
+            todo = next((n for n, line in enumerate(plan.lines) if line.state in ("todo", "running")), None)
+            if plan.state != "applying":
+                return plan
+            if todo is None:
+                return finish(ctx, book, plan)
+            line = plan.lines[todo]
+            if line.state == "running" or not hands.has(line.handler):
+                return plan  # somebody else's turn
+            _line(ctx, book, plan, todo, hands, owner)
+            book.refresh()
+    finally:
+        owners.release(owner)
+
+
+def recover(book: Book, plan: PlanCell) -> None:
+    """Lines whose worker is gone: those safe to repeat are; of the others nobody knows what happened."""
+
+    def decide() -> Change:
+        now = book.plans[plan.id]
+        changed: list[Entry] = []
+        lines = list(now.lines)
+        state = now.state
+        for place, line in enumerate(lines):
+            if line.state != "running" or owners.holds(line.owner, line.lease_us, book.clock()):
+                continue
+            effect = book.effects[line.effect]
+            lines[place], effect, lost = _abandoned(line, effect)
+            changed.append(effect)
+            state = "paused" if lost else state
+        return Change([_replace(now, lines=lines, state=state), *changed] if changed else [])
+
+    book.change(decide)
+
+
+def decide_line(book: Book, plan: PlanCell, effect: Effect, what: str) -> PlanCell:
+    """A person's word on a line that failed: try it again, or go on without it."""
+
+    def decide() -> Change:
+        now = book.plans[plan.id]
+        place = next((n for n, line in enumerate(now.lines) if line.effect == effect.id), None)
+        if now.state != "paused" or place is None or now.lines[place].state != "failed":
+            raise Undecided(f"the plan has no failed line for #{effect.number}", hint="`takeback recover`")
+        line, current = now.lines[place], book.effects[effect.id]
+        stuck = current.state == "unknown" or (current.state == "undo_unknown" and not current.undo_safe)
+        if what == "retry" and stuck:
+            raise Undecided(
+                f"what happened to #{effect.number} has to be resolved before it is tried again",
+                hint=f"`takeback effects resolve {effect.number}`",
+            )
+        lines = list(now.lines)
+        lines[place] = _replace(line, state="todo" if what == "retry" else "accepted", error=None)
+        state = "paused" if any(each.state == "failed" for each in lines) else "applying"
+        accepted = [*now.acknowledged, effect.id] if what == "accept" else now.acknowledged
+        decided = _replace(now, lines=lines, state=state, acknowledged=accepted)
+        return Change([decided], answer=decided)
+
+    decided: PlanCell = book.change(decide)
+    return decided
+
+
+def abort(ctx: Context, book: Book, plan: PlanCell, said: Said) -> Tip:
+    """Restore nothing: a note in the history, the thread is free, and what stands shows as a discrepancy."""
+    return _end(ctx, book, plan, "aborted", lambda tip: Draft("note", tip.head.state_root, said))
+
+
+def finish(ctx: Context, book: Book, plan: PlanCell) -> PlanCell:
+    """One transaction: the checkpoint that opens the line, open steps given up, and the thread is free."""
+    meta = canonical.decode(plan.meta)
+    said = Said(reason=plan.reason, actor=plan.actor, meta=meta)
+    stack = None if plan.stack is None else (plan.stack[0], plan.stack[1])
+
+    def draft(_: Tip) -> Draft:
+        return Draft(
+            plan.kind, plan.root, said, origin=plan.target, undoes=plan.undoes, stack=stack, files=plan.files
+        )
+
+    _end(ctx, book, plan, "applied", draft)
+    return book.plans[plan.id]
+
+
+def given_up(book: Book, thread: bytes) -> list[Entry]:
+    """Steps that were open on a line that is over, and what was approved for it."""
+    steps = [_replace(step, state="abandoned", owner="", lease_us=0) for step in book.open_steps(thread)]
+    return [*steps, *approvals.void(book, thread)]
+
+
+def _line(ctx: Context, book: Book, plan: PlanCell, place: int, hands: Hands, owner: str) -> None:
+    line = plan.lines[place]
+    if line.do == "undo" and book.effects[line.effect].within:
+        _undo_within(book, plan, place, hands)
+        return
+    effect = _begin_line(ctx, book, plan, place, owner)
+    if effect is None:
+        return
+    result, error = None, None
+    try:
+        if line.do == "undo":
+            hands.undo(effect, book)
+        else:
+            result = hands.redo(effect, book)
+        state = "undone" if line.do == "undo" else "done"
+    except NotDone as refused:
+        state, error = ("undo_failed" if line.do == "undo" else "failed"), str(refused)
+    except Exception as broken:  # whatever a tool raises: nobody knows whether it happened
+        state = "undo_unknown" if line.do == "undo" else "unknown"
+        error = f"{type(broken).__name__}: {broken}"
+    _end_line(book, plan, place, effect, state, result=result, error=error)
+
+
+def _begin_line(ctx: Context, book: Book, plan: PlanCell, place: int, owner: str) -> Effect | None:
+    def decide() -> Change:
+        now = book.plans[plan.id]
+        line = now.lines[place]
+        effect = book.effects[line.effect]
+        if now.state != "applying" or line.state != "todo":
+            return Change()  # somebody else has it
+        if effect.state == ("undone" if line.do == "undo" else "done"):
+            return Change([_with_line(now, place, state="done")])
+        approval: list[Entry] = []
+        if line.do == "undo":
+            effect = undoing(effect, book.clock(), owner)
+        else:
+            effect = redoing(effect, book.clock(), owner)
+            found = approvals.lookup(ctx, book, effect)
+            if effect.approval is not None and (found is None or found.state != "granted"):
+                waits = ApprovalRequired(f"{effect.shown} waits for a new approval")
+                failed = _with_line(now, place, state="failed", error=str(waits), paused=True)
+                return Change([failed, *approvals.request_redo(ctx, book, effect, found)])
+            if found is not None and effect.approval is not None:
+                approval = [_replace(found, state="used")]
+        held = _with_line(now, place, state="running", owner=owner, lease_us=effect.deadline_us)
+        return Change([held, effect, *approval], answer=effect)
+
+    begun: Effect | None = book.change(decide)
+    return begun
+
+
+def _end_line(
+    book: Book,
+    plan: PlanCell,
+    place: int,
+    effect: Effect,
+    state: str,
+    *,
+    result: bytes | None,
+    error: str | None,
+) -> None:
+    objects: dict[bytes, bytes] = {}
+
+    def decide() -> Change:
+        now = book.plans[plan.id]
+        current = book.effects[effect.id]
+        if current.redo != effect.redo or current.state not in (
+            "undoing",
+            "begun",
+            "unknown",
+            "undo_unknown",
+        ):
+            return Change([_replace(current, late=[*current.late, state])])
+        settled = settled_undo(current, state, book, error)
+        if result is not None:
+            kept, held = blob(result)
+            objects.update(held)
+            settled = _replace(settled, result=kept)
+        goal = settled.state == ("undone" if now.lines[place].do == "undo" else "done")
+        after = _with_line(now, place, state="done" if goal else "failed", error=error, paused=not goal)
+        return Change([after, settled], objects=objects)
+
+    book.change(decide)
+
+
+def _undo_within(book: Book, plan: PlanCell, place: int, hands: Hands) -> None:
+    """An undo in our own transaction: it and its record happen together or not at all."""
+
+    def decide() -> Change:
+        now = book.plans[plan.id]
+        effect = book.effects[now.lines[place].effect]
+        if effect.state == "undone":
+            return Change([_with_line(now, place, state="done")])
+        work = hands.undo_within(effect, book)
+        gone = settled_undo(effect, "undone", book, None)
+
+        def within(connection: Any) -> list[Entry]:
+            work(connection)
+            return [_with_line(now, place, state="done"), gone]
+
+        return Change(within=within)
+
+    try:
+        book.change(decide)
+    except Exception as broken:  # rolled back: it is known that nothing happened
+        text = f"{type(broken).__name__}: {broken}"
+
+        def failed() -> Change:
+            return Change([_with_line(book.plans[plan.id], place, state="failed", error=text, paused=True)])
+
+        book.change(failed)
+
+
+def _with_line(plan: PlanCell, place: int, *, paused: bool = False, **fields: Any) -> PlanCell:
+    lines = list(plan.lines)
+    lines[place] = _replace(lines[place], **fields)
+    return _replace(plan, lines=lines, state="paused" if paused else plan.state)
+
+
+def _abandoned(line: PlanLine, effect: Effect) -> tuple[PlanLine, Effect, bool]:
+    """A line whose worker is gone: (the line, its effect, whether somebody has to decide)."""
+    safe = effect.undo_safe if line.do == "undo" else effect.repeat == "keyed"
+    effect = _replace(effect, dirty=True)
+    if safe:
+        return _replace(line, state="todo", owner="", lease_us=0), effect, False
+    effect = _replace(effect, state="undo_unknown" if line.do == "undo" else "unknown")
+    return _replace(line, state="failed", owner="", lease_us=0, error="its worker is gone"), effect, True
+
+
+def _end(ctx: Context, book: Book, plan: PlanCell, state: str, draft: Callable[[Tip], Draft]) -> Tip:
+    """The plan's last transaction."""
+    while True:
+        with book.lock:
+            book.refresh()
+            info = ctx.storage.thread_by_uid(ctx.tenant, plan.thread)
+            tip = None if info is None else ctx.tip(info.name)
+            now = book.plans[plan.id]
+            if tip is None or now.state in ("applied", "aborted"):
+                raise PlanStale(f"the plan was {now.state} meanwhile")
+            ended = _Ended(book, now, state)
+            try:
+                after = publish(ctx, tip, draft(tip), ended.beside, lock=plan.id)
+            except LedgerStale:
+                continue
+            book.took(ended.entries)
+            return after
+
+
+class _Ended:
+    """What the ledger says with the checkpoint that a plan ends with."""
+
+    def __init__(self, book: Book, plan: PlanCell, state: str) -> None:
+        self.book, self.plan, self.state = book, plan, state
+        self.entries: list[Entry] = []
+
+    def beside(self, checkpoint: Checkpoint) -> list[Row]:
+        gone = given_up(self.book, self.plan.thread) if self.state == "applied" else []
+        self.entries = [_replace(self.plan, state=self.state, version=checkpoint.version), *gone]
+        return [Lock(ThreadUid(self.plan.thread), None, was=self.plan.id), self.book.row(self.entries)]

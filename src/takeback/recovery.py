@@ -1,0 +1,204 @@
+"""What a crash left, and what waits for somebody: open steps, unknown calls, plans that have not ended."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from takeback.asking import Approval
+from takeback.calling import Hands, probe
+from takeback.engine import lines, owners
+from takeback.engine.applying import unfinished, waiting
+from takeback.engine.book import Book, Change, book_of
+from takeback.engine.commit import Said
+from takeback.engine.standing import numbered
+from takeback.errors import PlanStale
+from takeback.model.ids import shown
+from takeback.model.ledger import Effect, Entry, StepCell
+
+if TYPE_CHECKING:
+    from takeback.engine.context import Context
+    from takeback.model.ledger import PlanCell
+
+
+class PendingPlan:
+    """A plan that has begun and not ended: its thread is locked until it is gone on with, or given up."""
+
+    def __init__(self, ctx: Context, book: Book, cell: PlanCell) -> None:
+        self._ctx, self._book, self._id = ctx, book, cell.id
+
+    @property
+    def thread(self) -> str:
+        """The thread that it holds."""
+        info = self._ctx.storage.thread_by_uid(self._ctx.tenant, self._cell.thread)
+        return info.name if info else shown(self._cell.thread)
+
+    @property
+    def state(self) -> str:
+        """applying, paused, applied or aborted."""
+        return self._cell.state
+
+    @property
+    def id(self) -> str:
+        """What it is called."""
+        return shown(self._id)
+
+    def resume(self) -> PendingPlan:
+        """Go on with it, as far as the tools of this process reach."""
+        self._book.refresh()
+        lines.carry_on(self._ctx, self._book, self._cell, Hands())
+        return self
+
+    def retry(self, number: int) -> PendingPlan:
+        """Try the line of this effect again, and go on."""
+        lines.decide_line(self._book, self._cell, numbered(self._book, number), "retry")
+        return self.resume()
+
+    def accept(self, number: int) -> PendingPlan:
+        """Go on without what failed: the effect stays as it is, and is named."""
+        lines.decide_line(self._book, self._cell, numbered(self._book, number), "accept")
+        return self.resume()
+
+    def abort(self, reason: str | None = None) -> PendingPlan:
+        """Restore nothing, and free the thread; what was undone stays undone, and shows as a discrepancy."""
+        self._book.refresh()
+        lines.abort(self._ctx, self._book, self._cell, Said(reason=reason, actor=self._ctx.actor))
+        return self
+
+    def lines(self) -> list[str]:
+        """What it does, a line each, and how far that is."""
+        said = []
+        for line in self._cell.lines:
+            effect = self._book.effects[line.effect]
+            why = f": {line.error}" if line.error else ""
+            said.append(f"{line.do} #{effect.number} ({effect.shown}) with {line.handler}: {line.state}{why}")
+        return said
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        cell = self._cell
+        return {
+            "id": self.id, "thread": self.thread, "kind": cell.kind, "state": cell.state,
+            "target": cell.target.version, "reason": cell.reason, "lines": self.lines(),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        cell = self._cell
+        if cell.state == "paused":
+            return unfinished(self._book, cell, self.thread).what
+        return f"{cell.kind} of {self.thread!r} is {cell.state}; left: {waiting(cell)}"
+
+    @property
+    def _cell(self) -> PlanCell:
+        return self._book.plans[self._id]
+
+
+class OpenStep(msgspec.Struct, frozen=True):
+    """A step that was entered and has not closed."""
+
+    thread: str
+    label: str
+    attempt: int
+    worker: str | None
+    effects: list[int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return msgspec.structs.asdict(self)
+
+
+class Recovery(msgspec.Struct):
+    """What is left for somebody to see to, once what settles itself has been settled."""
+
+    steps: list[OpenStep] = []
+    effects: list[Effect] = []
+    plans: list[PendingPlan] = []
+    approvals: list[Approval] = []
+    settled: list[str] = []
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left."""
+        return not (self.steps or self.effects or self.plans or self.approvals)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "steps": [step.as_dict() for step in self.steps],
+            "effects": [effect.as_dict() for effect in self.effects],
+            "plans": [plan.as_dict() for plan in self.plans],
+            "approvals": [approval.as_dict() for approval in self.approvals],
+            "settled": self.settled,
+        }
+
+
+def recover(ctx: Context, *, settle: bool = True) -> Recovery:
+    """Settle what can be settled by itself, and list the rest.
+
+    Calls whose worker is gone are unknown, and are asked about where their tool has a probe; plans go on as
+    far as the tools of this process reach.
+    """
+    found = Recovery()
+    for family in dict.fromkeys(cell.family for cell in ctx.storage.cells(ctx.tenant, live=True)):
+        book = book_of(ctx, family).refresh()
+        if settle:
+            _settle(ctx, book, found)
+        _listed(ctx, book, found)
+    return found
+
+
+def _settle(ctx: Context, book: Book, found: Recovery) -> None:
+    lost = _disown(book)
+    found.settled += [f"#{e.number} ({e.shown}): its worker is gone, so it is unknown" for e in lost]
+    for effect in [e for e in book.effects.values() if e.state in ("unknown", "undo_unknown")]:
+        asked = probe(book, effect)
+        if asked is not None:
+            found.settled.append(f"#{asked.number} ({asked.shown}): its probe says {asked.state}")
+    for plan in [plan for plan in book.plans.values() if plan.state == "applying"]:
+        with contextlib.suppress(PlanStale):  # another worker ended it meanwhile
+            if lines.carry_on(ctx, book, plan, Hands()).state == "applied":
+                found.settled.append(
+                    f"the {plan.kind} to version {plan.target.version} was brought to its end"
+                )
+
+
+def _disown(book: Book) -> list[Effect]:
+    """Calls in flight of workers that are gone."""
+
+    def decide() -> Change:
+        clock = book.clock()
+        entries: list[Entry] = []
+        for step in book.open_steps():
+            if step.owner and not owners.holds(step.owner, step.lease_us, clock):
+                entries.append(msgspec.structs.replace(step, owner="", lease_us=0))
+                entries += [_lost(e) for e in book.of_step(step.id) if e.state == "begun"]
+        return Change(entries, answer=[e for e in entries if isinstance(e, Effect)])
+
+    lost: list[Effect] = book.change(decide)
+    return lost
+
+
+def _lost(effect: Effect) -> Effect:
+    return msgspec.structs.replace(effect, state="unknown", dirty=True)
+
+
+def _listed(ctx: Context, book: Book, found: Recovery) -> None:
+    clock = book.clock()
+    found.steps += [_open(ctx, book, step, clock) for step in book.open_steps()]
+    found.effects += sorted((e for e in book.effects.values() if e.live), key=lambda e: e.number)
+    found.plans += [PendingPlan(ctx, book, plan) for plan in book.plans.values() if plan.live]
+    found.approvals += [Approval(ctx, book, each) for each in book.approvals.values() if each.live]
+
+
+def _open(ctx: Context, book: Book, step: StepCell, clock: int) -> OpenStep:
+    info = ctx.storage.thread_by_uid(ctx.tenant, step.thread)
+    at_work = owners.holds(step.owner, step.lease_us, clock)
+    return OpenStep(
+        info.name if info else shown(step.thread),
+        step.label,
+        step.attempt,
+        owners.described(step.owner) if at_work else None,
+        [effect.number for effect in book.of_step(step.id)],
+    )
