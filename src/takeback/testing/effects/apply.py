@@ -16,7 +16,9 @@ def start(ledger: Ledger, plan: Plan, acknowledge: bool) -> None:
     """
     plans.check(ledger, plan, acknowledge)
     thread = ledger.threads[plan.thread]
-    thread.plan, plan.state = plan.number, "applying"
+    plan.state = "applying"
+    if ledger.rules.plan_holds_thread:
+        thread.plan = plan.number
     approvals.void(ledger, plan.thread)
     for step in ledger.steps.values():
         if (step.thread, step.line, step.state) == (thread.name, thread.line, "open"):
@@ -122,6 +124,8 @@ def _finish(ledger: Ledger, plan: Plan) -> Ref:
         if (step.thread, step.line, step.state) == (thread.name, thread.line, "open"):
             step.state, step.owner = "abandoned", ""
     approvals.void(ledger, plan.thread, plan.number)
+    if not ledger.rules.void_is_for_good:
+        approvals.revive(ledger, plan.thread)
     thread.plan, plan.state = None, "applied"
     # Effects alone: the history stays as it is, and what was undone under it shows as missing.
     target = plan.head if plan.scope == "effects" else plan.target

@@ -49,6 +49,8 @@ def fits(
         return False
     if not rules.approval_has_slot:
         given, wanted = given[:-2], wanted[:-2]
+    elif not rules.approval_is_used_once:  # nor to one of several equal calls
+        given, wanted = given[:-1], wanted[:-1]
     expired = approval.state == "granted" and ledger.now > approval.expires and rules.approval_expires
     current = approval.tool_version == ledger.world.versions[slot[5]] or not rules.approval_has_version
     states = ("requested", "granted") if rules.approval_is_used_once else ("requested", "granted", "used")
@@ -84,8 +86,15 @@ def grant(ledger: Ledger, number: int, by: str) -> str:
 
 def void(ledger: Ledger, name: str, plan: int | None = None) -> None:
     """Going back over a thread voids what was approved on it; ending a plan, what was approved for it."""
-    if not ledger.rules.approval_has_line and plan is None:
+    if plan is None and not (ledger.rules.approval_has_line and ledger.rules.rollback_voids):
         return
     for approval in ledger.approvals.values():
         if approval.thread == name and approval.plan == plan and approval.state in ("requested", "granted"):
             approval.state = "void"
+
+
+def revive(ledger: Ledger, name: str) -> None:
+    """What no undo may do: make good again what going back has voided."""
+    for approval in ledger.approvals.values():
+        if approval.thread == name and approval.state == "void" and approval.expires:
+            approval.state = "granted"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from takeback.testing.effects.records import UNSETTLED
+from takeback.testing.effects.records import STANDING, UNSETTLED
 from takeback.testing.effects.tools import APPROVAL_LIFE, TOOLS
 from takeback.testing.effects.witness import Opened, Witness, need
 
@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from takeback.testing.effects.subject import ApprovalSeen, EffectSeen, PlanSeen, Subject
     from takeback.testing.effects.world import World
 
+AFTER = {
+    "requested": {"requested", "granted", "used", "void"},
+    "granted": {"granted", "used", "void"},
+    "used": {"used"},
+    "void": {"void"},
+}
+"""What may become of an approval."""
 MUST_STAND = {"done": 1, "undo_failed": 1, "failed": 0, "undone": 0}
 
 
@@ -42,9 +49,21 @@ def budget_holds(subject: Subject, world: World, money: int, attempts: int) -> N
     need(len(world.tried) <= attempts, "budget", len(world.tried), "attempts of", attempts)
 
 
+def budget_refuses(subject: Subject, what: str, cost: int, money: int, attempts: int) -> None:
+    """A refusal for the budget's sake is right: money that stands no more has come back."""
+    effects = subject.effects()
+    standing = (one for one in effects if one.state not in ("failed", "undone"))
+    spent = sum(TOOLS[one.tool].cost(one.args) for one in standing)
+    need(what != "money" or spent + cost > money, "budget", spent, "of", money, "and no more can be spent")
+    tried = sum(len(one.keys) for one in effects)
+    need(what != "attempts" or tried >= attempts, "budget", tried, "attempts of", attempts, "were all")
+
+
 def histories_agree(subject: Subject, seen: Witness) -> None:
     """Lines and uses are what the answers add up to; nothing else moved a head or passed ownership."""
+    held = {one.thread for one in subject.plans() if one.state in ("applying", "paused")}
     for thread in subject.threads():
+        need(thread.held == (thread.name in held), "history", thread.name, "and the plan that holds it")
         ref = seen.head(thread.name)
         need(thread.head == ref[1], "history", thread.name, "is at", thread.head, "and should be at", ref[1])
         need(thread.read_only == (thread.name in seen.read_only), "history", thread.name, "and its end")
@@ -60,6 +79,8 @@ def approvals_hold(subject: Subject, seen: Witness, world: World, before: list[A
     was = {one.number: one.state for one in before}
     counts: Counter[int] = Counter()
     for one in subject.approvals():
+        moves = AFTER[was.get(one.number, "requested")]
+        need(one.state in moves, "approval", one.number, "is", one.state, "and was", was.get(one.number))
         if one.used_by is not None:
             counts[one.used_by] += 1
         if one.state != "used" or was.get(one.number) == "used":
@@ -71,6 +92,18 @@ def approvals_hold(subject: Subject, seen: Witness, world: World, before: list[A
     for effect in subject.effects():
         wanted = len(effect.keys) if TOOLS[effect.tool].approval else 0
         need(counts[effect.number] == wanted, "approval", effect.number, "has", counts[effect.number])
+
+
+def may_stand(subject: Subject, seen: Witness, step: Opened, target: str) -> list[int]:
+    """What the guard is to ask about, as the ledger knows it."""
+    believed = seen.believed(seen.head(step.place[0]))
+    return [
+        effect.number
+        for effect in subject.effects()
+        if TOOLS[effect.tool].target == target
+        and effect.state in STANDING
+        and effect.number not in believed | step.claimed()
+    ]
 
 
 def unknown_to(subject: Subject, seen: Witness, world: World, step: Opened, target: str) -> list[int]:

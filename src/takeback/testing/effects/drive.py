@@ -15,9 +15,19 @@ from takeback.testing.effects.world import FATES, World
 if TYPE_CHECKING:
     from takeback.testing.effects.subject import Answer, PlanSeen, Subject
 
-MONEY, ATTEMPTS = 5, 12
+MONEY, ATTEMPTS = 5, 6
 """What a family may spend where the program has a tight budget."""
 AMPLE = 1_000
+
+MOODS = (
+    (20, 5, 4, 3, 3, 1, 1, 4, 2, 1, 1, 2, 1, 1, 1, 1),
+    (12, 6, 3, 1, 6, 1, 2, 6, 1, 0, 1, 0, 1, 1, 1, 0),
+    (16, 2, 2, 2, 3, 1, 1, 3, 1, 1, 4, 6, 0, 1, 1, 1),
+    (16, 2, 4, 5, 3, 1, 1, 4, 6, 3, 0, 1, 0, 0, 0, 0),
+)
+"""How often each verb is used in a program: everything; going back; runs; faults and late callers.
+What seldom meets by chance meets where other things are left out."""
+GOING_BACK = 1
 
 Make = Callable[[World, int, int], "Subject"]
 """Makes a subject for a world, an amount of money and a number of attempts."""
@@ -30,7 +40,6 @@ class Drive(Working):
         super().__init__()
         self._choices = iter(choices)
         self.world = World()
-        self.world.fate = lambda: FATES[self.pick(len(FATES))]
         self._trace = trace
         self.answers: list[tuple[str, Answer]] = []
         self.tally: Counter[str] = Counter()
@@ -39,6 +48,10 @@ class Drive(Working):
         self._asleep: dict[int, str] = {}
         tight = next(iter(self._choices), 0) % 3 == 0
         self.money, self.attempts = (MONEY, ATTEMPTS) if tight else (AMPLE, AMPLE)
+        self.mood = next(self._choices, 0) % len(MOODS)
+        calm = ("ok",) * 20 if self.mood == GOING_BACK else ()
+        fates = (*calm, *FATES)
+        self.world.fate = lambda: fates[self.pick(len(fates))]
         self.subject = make(self.world, self.money, self.attempts)
 
     def pick(self, count: int) -> int:
@@ -68,12 +81,11 @@ class Drive(Working):
         return self
 
     def _verbs(self) -> list[Callable[[str], None]]:
-        weights = (
-            (self.work, 14), (self.beside, 1), (self.crash, 1), (self.leave, 1), (self.begin_run, 2),
-            (self.grant, 3), (self.resolve, 2), (self.wake, 2), (self.pass_time, 2), (self.fork, 1),
-            (self.merge, 1), (self.plan, 3), (self.apply, 1), (self.undo, 1), (self.go_on, 2), (self.change, 1),
+        verbs = (
+            self.work, self.grant, self.resolve, self.pass_time, self.plan, self.apply, self.undo, self.go_on,
+            self.wake, self.crash, self.leave, self.begin_run, self.fork, self.merge, self.beside, self.change,
         )  # fmt: skip
-        return [verb for verb, weight in weights for _ in range(weight)]
+        return [verb for verb, weight in zip(verbs, MOODS[self.mood], strict=True) for _ in range(weight)]
 
     def check(self) -> None:
         checks.world_agrees(self.subject, self.world)
@@ -83,8 +95,9 @@ class Drive(Working):
         self._approvals = self.subject.approvals()
 
     def pick_thread(self) -> str:
+        """Half of what happens, happens on the first thread."""
         names = list(self.seen.heads)
-        return names[self.pick(len(names))]
+        return names[max(0, self.pick(2 * len(names)) - len(names))]
 
     # --- other people
 
@@ -142,6 +155,9 @@ class Drive(Working):
 
     def plan(self, thread: str) -> None:
         target = self.pick(self.seen.heads[thread] + 1)
+        marks = [version for name, version in self.seen.bookmarks if name == thread]
+        if marks and self.pick(3) == 0:
+            target = marks[self.pick(len(marks))]
         scope = self.one_of("all", "all", "all", "all", "state", "effects")
         number = self._plan(thread, target, scope, shared=not self.pick(3), orphans=not self.pick(3), redo=not self.pick(2))
         if self.pick(3):
@@ -204,6 +220,12 @@ class Drive(Working):
         if answer[0] == "refused":
             return
         self.seen.free(plan.thread)
+        alive = [
+            one.number
+            for one in self.subject.approvals()
+            if one.thread == plan.thread and one.state in ("requested", "granted")
+        ]
+        need(plan.state in ("applying", "paused") or not alive, "approval", alive, "outlive a rollback")
         if answer[0] == "aborted":
             self.seen.append(plan.thread, answer[1])
         elif answer[0] == "applied":

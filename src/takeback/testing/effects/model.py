@@ -62,7 +62,8 @@ class Model:
         return ("crashed",)
 
     def wake(self, hanging: int) -> Answer:
-        return ("woken", outcomes.wake(self.ledger, self.ledger.hanging[hanging - 1]))
+        one = self.ledger.hanging[hanging - 1]
+        return ("woken", one.effect, outcomes.wake(self.ledger, one))
 
     # --- other people
 
@@ -107,9 +108,9 @@ class Model:
         def work() -> Answer:
             plan = plans.make(self.ledger, thread, version, "all", shared=False, orphans=False, redo=False)
             asks = ("blocked", "decide", "compensate", "stays")
-            if any(plan.groups[key] for key in asks):
+            if any(plan.groups[key] for key in asks) and self.ledger.rules.undo_asks_first:
                 raise Refused("plan_required", plan.number)
-            apply.start(self.ledger, plan, acknowledge=False)
+            apply.start(self.ledger, plan, acknowledge=not self.ledger.rules.undo_asks_first)
             return self._go(plan)
 
         return self._answer(work)

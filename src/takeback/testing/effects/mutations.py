@@ -20,6 +20,8 @@ MUTATIONS = {
     "did not happen before the deadline": "deadline_before_did_not",
     "an undo did not happen before its deadline": "deadline_before_undo_did_not",
     "a call after its deadline": "deadline_before_call",
+    "late evidence refused": "late_is_evidence",
+    "a failed redo counts as failed": "failed_redo_is_undone",
     "a retry when the key is forgotten": "retry_while_remembered",
     "a retry that outlives the key": "retry_ends_with_memory",
     "an undo repeated that is not safe": "undo_once_not_repeated",
@@ -37,6 +39,8 @@ MUTATIONS = {
     "a replay calls": "replay_runs_nothing",
     "an entry that was left counts": "position_counts_closed",
     "a plan by version range": "plan_by_belief",
+    "others write during a plan": "plan_holds_thread",
+    "an undo that does not ask": "undo_asks_first",
     "a stale plan": "plan_is_current",
     "anybody undoes": "owner_alone_undoes",
     "what a fork relies on is undone": "shared_is_kept",
@@ -47,6 +51,8 @@ MUTATIONS = {
     "an approval not bound to its line": "approval_has_line",
     "an approval not bound to its call": "approval_has_slot",
     "an approval for older code": "approval_has_version",
+    "an approval outlives a rollback": "rollback_voids",
+    "an undo revives approvals": "void_is_for_good",
     "an approval used twice": "approval_is_used_once",
     "an approval without end": "approval_expires",
     "the asker grants": "asker_never_grants",
@@ -70,7 +76,7 @@ def mutated(name: str) -> Rules:
 def program(seed: int) -> list[int]:
     """A random program, always the same for a seed."""
     source = random.Random(seed)
-    return [source.randrange(5040) for _ in range(source.choice([80, 200, 500]))]
+    return [source.randrange(5040) for _ in range(source.choice([100, 250, 500]))]
 
 
 def drive(choices: Iterable[int], rules: Rules | None = None, trace: Callable[[str], None] | None = None) -> Drive:

@@ -100,7 +100,8 @@ def outcome(ledger: Ledger, effect: Effect, redos: int, state: str, result: str 
     settles = not effect.unsure or not ledger.rules.refused_retry_settles_nothing
     if state == "failed":
         # This try did not happen; an earlier one may have. A redo that did not happen leaves it undone.
-        state = ("undone" if effect.redos else "failed") if settles else "unknown"
+        undone = effect.redos and ledger.rules.failed_redo_is_undone
+        state = ("undone" if undone else "failed") if settles else "unknown"
     effect.unsure = state == "unknown"
     effect.state, effect.busy, effect.order = state, "", ledger.tick()
     effect.result = result or effect.result
@@ -133,8 +134,12 @@ def wake(ledger: Ledger, hanging: Hanging) -> str:
     effect, call = ledger.effects[hanging.effect], hanging.call
     hanging.over = True
     if call.result is None and ledger.now > hanging.deadline and ledger.rules.deadline_before_call:
+        if hanging.deadline == (effect.undo_deadline if call.back else effect.deadline):
+            lose(effect)  # nobody else has called since, and whoever waits for it would wait for ever
         return "gave up"
     result = ledger.world.finish(call)
+    if not ledger.rules.late_is_evidence:
+        return effect.state
     if call.back:
         return undo_outcome(ledger, effect, hanging.redos, "undone")
     return outcome(ledger, effect, hanging.redos, "done", result)

@@ -130,6 +130,9 @@ def _close(ledger: Ledger, session: Session, step: Step) -> Ref | None:
     effects = [ledger.effects[number] for number in step.calls]
     concern = [effect for effect in effects if effect.step == step.number or claimed(step, effect.number)]
     if ledger.rules.close_needs_outcomes:
+        flying = [effect.number for effect in ledger.effects.values() if effect.busy == busy(step)]
+        if flying:
+            raise Refused("effect_unknown", *flying)
         for effect in concern:
             if effect.state in UNSETTLED:
                 raise Refused("effect_unknown", effect.number)

@@ -86,7 +86,7 @@ class Subject(Protocol):
         ...
 
     def wake(self, hanging: int) -> Answer:
-        """A call that hangs goes on: ("woken", what came of it)"""
+        """A call that hangs goes on: ("woken", effect, its state | "gave up")"""
         ...
 
     def commit(self, thread: str) -> Answer:

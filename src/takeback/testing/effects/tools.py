@@ -8,7 +8,7 @@ TIMEOUT = 3
 """How long a call may take; afterwards it is unknown, and its caller does not begin it any more."""
 LEASE = 5
 """How long a step stays its owner's without a sign of life."""
-KEY_MEMORY = 6
+KEY_MEMORY = 4
 """How long the provider remembers a key. Longer than a timeout, or a key would protect nothing."""
 APPROVAL_LIFE = 8
 """How long a granted approval may be used."""

@@ -21,6 +21,8 @@ class Working:
     seen: Witness
     _lives: dict[str, int]
     _asleep: dict[int, str]
+    money: int
+    attempts: int
 
     def __init__(self) -> None:
         self._approvals: list[ApprovalSeen] = []
@@ -30,6 +32,9 @@ class Working:
 
     def one_of(self, *options: str) -> str:
         return options[self.pick(len(options))]
+
+    def check(self) -> None:
+        raise AssertionError("a driver checks what must hold")
 
     def said(self, verb: str, answer: Answer) -> Answer:
         raise AssertionError("a driver notes its answers")
@@ -56,26 +61,35 @@ class Working:
 
     def work(self, thread: str) -> None:
         """Whatever a worker does next: go into a step, call, or close."""
-        worker = self.pick_worker(thread)
-        hand = self.seen.hands[worker]
-        if hand.opened is None and not hand.replays:
-            self._enter(worker, thread)
-        elif self.pick(4) == 0:
-            self._close(worker)
-        else:
-            self._call(worker)
+        slot = int(self.pick(4) == 0)
+        for _ in range(1 + self.pick(4)):
+            worker = self.worker(thread, slot)
+            hand = self.seen.hands[worker]
+            if hand.opened is None and not hand.replays:
+                self._enter(worker, thread)
+            elif self.pick(5) == 0:
+                self._close(worker)
+            else:
+                self._call(worker)
+            self.check()
 
     def _enter(self, worker: str, thread: str) -> None:
         label, take_over = self.one_of("a", "b"), self.pick(3) == 0
         answer = self.subject.enter(worker, thread, label, take_over)
         self.said(f"{worker} enters {label}{' by force' * take_over}", answer)
         if answer[0] != "refused":
-            self.seen.entered(worker, thread, label, answer[0], self.world.now, take_over)
+            self._entered(worker, thread, label, answer, take_over)
+
+    def _entered(self, worker: str, thread: str, label: str, answer: Answer, take_over: bool) -> None:
+        self.seen.entered(worker, thread, label, answer[0], self.world.now, take_over)
+        step = self.seen.hands[worker].opened
+        flying = [one.number for one in self.subject.effects() if one.state == "begun" and step and one.number in step.made]
+        need(not flying, "lease", flying, "are still in flight for the one who was replaced")
 
     def _call(self, worker: str) -> None:
-        tool = self.one_of("pay", "pay", "keyed", "keyed", "once", "mail", "order", "look")
-        args, choice = self.one_of("x", "x", "y"), self.one_of("reuse", "undo", "beside", "stop")
         hand = self.seen.hands[worker]
+        tool, args = self._pick_call(hand)
+        choice = self.one_of("reuse", "undo", "beside", "stop")
         before = {one.number for one in self.subject.effects()}
         stands: list[int] = []
         if hand.opened is not None:
@@ -106,10 +120,27 @@ class Working:
             self._reused(answer[1], tool, args)
         self._gone(worker, answer)
 
+    def _pick_call(self, hand: Hand) -> tuple[str, str]:
+        """Often what this step, or a recorded one, has called before; or what has just been approved."""
+        known = [(one.tool, one.args) for one in self.subject.effects() if self._made_here(hand, one.number)]
+        if known and self.pick(3) == 0:
+            return known[self.pick(len(known))]
+        approved = [one.tool for one in self.subject.approvals() if one.state == "granted"]
+        tool = self.one_of("pay", "pay", "keyed", "keyed", "once", "mail", "order", "look", *approved)
+        return tool, self.one_of("x", "x", "y")
+
+    def _made_here(self, hand: Hand, number: int) -> bool:
+        return bool(hand.replays) or (hand.opened is not None and number in hand.opened.made)
+
     def _refused_call(self, worker: str, tool: str, args: str, answer: Answer) -> None:
         hand = self.seen.hands[worker]
         if answer[1] == "step_lost":
             self.seen.hands[worker] = Hand(hand.thread)
+        if answer[1] == "budget_exceeded":
+            checks.budget_refuses(self.subject, answer[2], TOOLS[tool].cost(args), self.money, self.attempts)
+        if answer[1] == "effect_stands" and hand.opened is not None:
+            may = checks.may_stand(self.subject, self.seen, hand.opened, TOOLS[tool].target)
+            need(sorted(answer[2:]) == may, "guard", "asks about", answer[2:], "where there is", may)
         if answer[1] == "approval_required" and hand.opened is not None:
             asked = self._for(hand.opened, tool, args)
             if not self.seen.asked.get(answer[2]):
@@ -203,7 +234,8 @@ class Working:
         if not hanging:
             return
         number = hanging[self.pick(len(hanging))]
-        self.said(f"call {number} goes on", self.subject.wake(number))
+        answer = self.said(f"call {number} goes on", self.subject.wake(number))
+        self._heard(answer)
         worker = self._asleep.pop(number, None)
         if worker is not None:
             after = self.pick(3)
@@ -215,6 +247,14 @@ class Working:
             if worker not in self._asleep.values():
                 self.subject.crash(worker)
 
+    def _heard(self, answer: Answer) -> None:
+        """A late outcome is evidence: whoever brings it, the effect is not unknown any more."""
+        one = next(one for one in self.subject.effects() if one.number == answer[1])
+        key, back = self.world.woken
+        if answer[2] != "gave up" and one.keys[-1] == key:
+            open_ = ("undoing", "undo_unknown") if back else ("begun", "unknown")
+            need(one.state not in open_, "evidence", one.number, "is", one.state, "after its outcome")
+
     def _take_over_all(self, thread: str) -> None:
         """Somebody goes into every step that is open, so that nothing in it is in flight any more."""
         for place in [place for place in self.seen.open if place[0] == thread]:
@@ -223,9 +263,14 @@ class Working:
             worker = self.worker(thread, 0)
             self.subject.start_run(worker, thread, place[2])
             self.seen.hands[worker] = Hand(thread, place[2])
-            answer = self.said(f"{worker} takes over {place}", self.subject.enter(worker, thread, place[3], True))
-            if answer[0] != "refused":
-                self.seen.entered(worker, thread, place[3], answer[0], self.world.now, True)
+            answer: Answer = ("replays",)
+            while answer[0] == "replays":  # through what is recorded, as the script would
+                answer = self.subject.enter(worker, thread, place[3], True)
+                self.said(f"{worker} takes over {place}", answer)
+                if answer[0] != "refused":
+                    self._entered(worker, thread, place[3], answer, True)
+                if answer[0] == "replays":
+                    self._close(worker)
 
 
 def _parts(place: str) -> tuple[str, int]:

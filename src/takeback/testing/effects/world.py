@@ -10,7 +10,7 @@ import msgspec
 from takeback.testing.effects.tools import KEY_MEMORY, TOOLS, Tool
 
 FATES = (
-    *("ok",) * 5,
+    *("ok",) * 9,
     "refused",
     "lost after",
     "lost before",
@@ -73,6 +73,8 @@ class World:
         """Keys with which somebody called, whatever came of it."""
         self.stale: list[str] = []
         """Keys under which the provider answered with an old success although it had been undone since."""
+        self.woken: tuple[str, bool] = ("", False)
+        """Of the call that was ended last by a caller that had been stopped: its key, and if it was an undo."""
         self._memory: dict[str, tuple[str, int]] = {}
         self._undos: set[str] = set()
 
@@ -90,6 +92,7 @@ class World:
 
     def finish(self, call: Call) -> str:
         """What a woken caller does: the rest of its call."""
+        self.woken = (call.key, call.back)
         if call.result is None:
             # A woken caller's answer is evidence, and nobody acts on it: it may be an old one.
             call.result = self._undo(call) if call.back else self._execute(call, may_be_old=True)
