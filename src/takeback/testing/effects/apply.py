@@ -76,9 +76,9 @@ def _ready(ledger: Ledger, plan: Plan, line: PlanLine, effect: Effect) -> None:
     approval = None
     if ledger.rules.redo_needs_approval:
         line_of = ledger.threads[plan.thread].line
-        approval = approvals.needed(ledger, effect.tool, effect.slot, redos, line_of, plan.number)
+        approval = approvals.needed(ledger, effect.slot, redos, line_of, plan.number)
     ledger.afford(plan.thread, effect.tool, effect.args)
-    approvals.use(ledger, approval, effect)
+    approvals.use(approval, effect)
     effect.redos = redos
     effect.decisions = [*effect.decisions, ("redo", plan.number)]
     begin(ledger, effect, busy)

@@ -12,18 +12,19 @@ ASKER = "agent"
 
 
 def needed(
-    ledger: Ledger, tool: str, slot: tuple[Any, ...], redos: int, line: int, plan: int | None = None
+    ledger: Ledger, slot: tuple[Any, ...], redos: int, line: int, plan: int | None = None
 ) -> Approval | None:
     """The approval that this intent may use; None where the tool needs none.
 
     Without one it is asked for, and the call is refused. The facts are looked up again: when they are
     no longer those that were shown, the approval is void and another is asked for.
     """
+    tool = slot[5]
     if not TOOLS[tool].approval:
         return None
     facts = fact(ledger, tool)
     for approval in ledger.approvals.values():
-        if not fits(ledger, approval, slot, redos, line, plan):
+        if not fits(ledger, approval, slot, line) or (approval.redos, approval.plan) != (redos, plan):
             continue
         if approval.facts != facts and ledger.rules.facts_are_recomputed:
             approval.state = "void"
@@ -37,10 +38,8 @@ def needed(
     raise Refused("approval_required", number)
 
 
-def fits(
-    ledger: Ledger, approval: Approval, slot: tuple[Any, ...], redos: int, line: int, plan: int | None
-) -> bool:
-    """Whether it is for this intent and alive."""
+def fits(ledger: Ledger, approval: Approval, slot: tuple[Any, ...], line: int) -> bool:
+    """Whether it is for this slot and alive."""
     rules = ledger.rules
     given, wanted = approval.slot, slot
     if not rules.approval_has_line:  # the same call of whichever step of the thread
@@ -56,15 +55,10 @@ def fits(
     states = ("requested", "granted") if rules.approval_is_used_once else ("requested", "granted", "used")
     if approval.state == "used" and not rules.approval_is_used_once:
         approval.state = "granted"
-    return (
-        (given, approval.redos, approval.plan) == (wanted, redos, plan)
-        and approval.state in states
-        and current
-        and not expired
-    )
+    return given == wanted and approval.state in states and current and not expired
 
 
-def use(ledger: Ledger, approval: Approval | None, effect: Effect) -> None:
+def use(approval: Approval | None, effect: Effect) -> None:
     """In the transaction of the intent."""
     if approval is not None:
         approval.state, approval.used_by = "used", effect.number

@@ -14,7 +14,7 @@ from takeback.testing.effects.tools import TOOLS
 Said = tuple[Any, ...]
 
 
-def call(ledger: Ledger, worker: str, session: Session, tool: str, args: str, choice: str) -> Said:
+def call(ledger: Ledger, worker: str, session: Session, tool: str, args: str, *, choice: str) -> Said:
     """One call of a tool. `choice` is what a person says should the guard ask: reuse, undo, beside, stop."""
     step = held(ledger, worker, session)
     if TOOLS[tool].repeat == "free":
@@ -31,7 +31,7 @@ def call(ledger: Ledger, worker: str, session: Session, tool: str, args: str, ch
     if rights == "guard":
         found = guard(ledger, step, TOOLS[tool].target)
         if found:
-            answered = answer(ledger, step, found, tool, args, choice)
+            answered = answer(ledger, step, found, (tool, args), choice)
             if answered is not None:
                 return answered
             beside = tuple(effect.number for effect in found)
@@ -95,12 +95,10 @@ def guard(ledger: Ledger, step: Step, target: str) -> list[Effect]:
 
 
 def answer(
-    ledger: Ledger, step: Step, found: list[Effect], tool: str, args: str, choice: str
+    ledger: Ledger, step: Step, found: list[Effect], wanted: tuple[str, str], choice: str
 ) -> Said | None:
     """One alone, done and equal: reuse it. Else what the person chose; None is to run beside what stands."""
-    equal = [
-        effect for effect in found if (effect.tool, effect.args, effect.state) == (tool, args, "done")
-    ]
+    equal = [effect for effect in found if (effect.tool, effect.args, effect.state) == (*wanted, "done")]
     if len(found) == len(equal) == 1 or (choice == "reuse" and equal):
         claim(step, equal[0])
         return ("reused", equal[0].number)
@@ -112,7 +110,7 @@ def answer(
 
 
 def undo_first(ledger: Ledger, step: Step, effect: Effect) -> Said:
-    """Take back what stands before the call is made anew; for the owner alone, and not under a fork's feet."""
+    """Take back what stands before the call is made anew; for the owner alone, not under a fork's feet."""
     undo = TOOLS[effect.tool].undo
     states = {"done", "undo_failed"} | ({"undo_unknown"} if undo == "safe" else set())
     if effect.owner != step.thread or effect.state not in states or not undo:
@@ -134,23 +132,18 @@ def relied_on(ledger: Ledger, effect: Effect) -> bool:
     )
 
 
-def fresh(
-    ledger: Ledger, step: Step, tool: str, args: str, beside: tuple[int, ...]
-) -> Said:
+def fresh(ledger: Ledger, step: Step, tool: str, args: str, beside: tuple[int, ...]) -> Said:
     """The intent, in one transaction with the approval and the budget that it uses up; then the call."""
     mine = (ledger.effects[number] for number in step.calls)
-    occurrence = sum(
-        (effect.step, effect.tool, effect.args) == (step.number, tool, args) for effect in mine
-    )
+    occurrence = sum((effect.step, effect.tool, effect.args) == (step.number, tool, args) for effect in mine)
     slot = (step.thread, step.line, step.run, step.label, step.ord, tool, args, occurrence)
-    approval = approvals.needed(ledger, tool, slot, 0, step.line)
+    approval = approvals.needed(ledger, slot, 0, step.line)
     ledger.afford(step.thread, tool, args)
-    effect = Effect(
-        len(ledger.effects) + 1, step.thread, step.thread, step.line, step.number, slot, tool, args, TOOLS[tool].target
-    )  # fmt: skip
+    number, thread, target = len(ledger.effects) + 1, step.thread, TOOLS[tool].target
+    effect = Effect(number, thread, thread, step.line, step.number, slot, tool, args, target)
     effect.decisions = [("beside", beside)] if beside else []
     ledger.effects[effect.number] = effect
-    approvals.use(ledger, approval, effect)
+    approvals.use(approval, effect)
     begin(ledger, effect, busy(step))
     claim(step, effect)
     return ("called", effect.number, perform(ledger, effect))

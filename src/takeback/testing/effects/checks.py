@@ -35,7 +35,9 @@ def world_agrees(subject: Subject, world: World) -> None:
         stands = world.stands(list(effect.keys))
         need(stands in (0, 1), "twice", effect.number, effect.tool, "stands", stands, "times")
         if effect.state in MUST_STAND:
-            need(stands == MUST_STAND[effect.state], "ledger", effect.number, "is", effect.state, "but", stands)
+            need(
+                stands == MUST_STAND[effect.state], "ledger", effect.number, "is", effect.state, "but", stands
+            )
     need(not owners or max(owners.values()) == 1, "keys", "two effects share a key")
     need(not world.stale, "stale", "an old answer was taken for a new success")
 
@@ -67,7 +69,9 @@ def histories_agree(subject: Subject, seen: Witness) -> None:
         ref = seen.head(thread.name)
         need(thread.head == ref[1], "history", thread.name, "is at", thread.head, "and should be at", ref[1])
         need(thread.read_only == (thread.name in seen.read_only), "history", thread.name, "and its end")
-        need(subject.lineage(*ref) == seen.lineage(ref), "lineage", ref, "intervals differ from the definition")
+        need(
+            subject.lineage(*ref) == seen.lineage(ref), "lineage", ref, "intervals differ from the definition"
+        )
         need(subject.believed(*ref) == seen.believed(ref), "belief", ref, "differs from the uses")
     for effect in subject.effects():
         owner = seen.owners.setdefault(effect.number, effect.thread)
@@ -88,7 +92,15 @@ def approvals_hold(subject: Subject, seen: Witness, world: World, before: list[A
         given = seen.granted.get(one.number)
         need(given is not None, "approval", one.number, "was used and never granted")
         need(given is not None and world.now <= given + APPROVAL_LIFE, "approval", one.number, "had expired")
-        need(one.facts in (None, world.price), "facts", one.number, "showed", one.facts, "and it is", world.price)
+        need(
+            one.facts in (None, world.price),
+            "facts",
+            one.number,
+            "showed",
+            one.facts,
+            "and it is",
+            world.price,
+        )
     for effect in subject.effects():
         wanted = len(effect.keys) if TOOLS[effect.tool].approval else 0
         need(counts[effect.number] == wanted, "approval", effect.number, "has", counts[effect.number])
@@ -119,7 +131,9 @@ def unknown_to(subject: Subject, seen: Witness, world: World, step: Opened, targ
     ]
 
 
-def plan_is_whole(subject: Subject, seen: Witness, world: World, plan: PlanSeen, *, shared: bool, orphans: bool) -> None:
+def plan_is_whole(
+    subject: Subject, seen: Witness, world: World, plan: PlanSeen, *, shared: bool, orphans: bool
+) -> None:
     """Every effect that concerns the thread is in the plan, once, in the group that the truth puts it in."""
     listed = [number for numbers in plan.groups.values() for number in numbers]
     need(len(listed) == len(set(listed)), "plan", "lists an effect twice")
@@ -130,12 +144,15 @@ def plan_is_whole(subject: Subject, seen: Witness, world: World, plan: PlanSeen,
     need(mine | believed | used <= set(listed), "plan", "leaves out", (mine | believed | used) - set(listed))
     for key, numbers in plan.groups.items():
         for number in numbers:
-            right = _places(subject, seen, world, effects[number], plan, number in believed, shared, orphans)
+            right = _places(
+                subject, seen, world, effects[number], plan,
+                believes=number in believed, shared=shared, orphans=orphans,
+            )  # fmt: skip
             need(key in right, "plan", number, effects[number].state, "is in", key, "and not in", right)
 
 
 def _places(
-    subject: Subject, seen: Witness, world: World, effect: EffectSeen, plan: PlanSeen,
+    subject: Subject, seen: Witness, world: World, effect: EffectSeen, plan: PlanSeen, *,
     believes: bool, shared: bool, orphans: bool,
 ) -> set[str]:  # fmt: skip
     """The groups in which an effect may stand: one, but for what nobody knows about another's."""
@@ -179,7 +196,14 @@ def plan_was_kept(subject: Subject, seen: Witness, world: World, plan: PlanSeen)
             continue
         stands = world.stands(list(effect.keys)) > 0
         if effect.state in UNSETTLED:
-            need(effect.number in accepted, "after", effect.number, "is", effect.state, "and nobody accepted it")
+            need(
+                effect.number in accepted,
+                "after",
+                effect.number,
+                "is",
+                effect.state,
+                "and nobody accepted it",
+            )
         elif stands and effect.number not in believed:
             need(effect.number in named, "after", effect.number, "stands outside the head, unnamed")
         elif not stands and effect.number in believed:

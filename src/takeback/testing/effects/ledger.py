@@ -160,9 +160,7 @@ class Ledger:
         if cost and spent + cost > self.money:
             raise Refused("budget_exceeded", "money")
         tries = sum(
-            effect.redos + 1
-            for effect in effects
-            if effect.state != "undone" or rules.attempts_stay_spent
+            effect.redos + 1 for effect in effects if effect.state != "undone" or rules.attempts_stay_spent
         )
         if tries >= self.attempts:
             raise Refused("budget_exceeded", "attempts")

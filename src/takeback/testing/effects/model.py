@@ -38,7 +38,7 @@ class Model:
 
     def call(self, worker: str, tool: str, args: str, choice: str) -> Answer:
         def work() -> Answer:
-            return calls.call(self.ledger, worker, self._in_hand(worker), tool, args, choice)
+            return calls.call(self.ledger, worker, self._in_hand(worker), tool, args, choice=choice)
 
         return self._answer(work, worker)
 
@@ -227,4 +227,3 @@ def merge(ledger: Ledger, name: str, other: str) -> int:
     if comes_home and ledger.rules.merged_is_read_only:
         source.read_only = True
     return ledger.append(thread, source=ledger.head(other))[1]
-

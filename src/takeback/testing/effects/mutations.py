@@ -79,7 +79,9 @@ def program(seed: int) -> list[int]:
     return [source.randrange(5040) for _ in range(source.choice([100, 250, 500]))]
 
 
-def drive(choices: Iterable[int], rules: Rules | None = None, trace: Callable[[str], None] | None = None) -> Drive:
+def drive(
+    choices: Iterable[int], rules: Rules | None = None, trace: Callable[[str], None] | None = None
+) -> Drive:
     """Run a program on the model."""
 
     def make(world: World, money: int, attempts: int) -> Model:

@@ -34,9 +34,7 @@ def begin(ledger: Ledger, effect: Effect, busy: str) -> None:
 def remembered(ledger: Ledger, effect: Effect) -> bool:
     """Whether the provider still knows the key, if it honours keys at all."""
     keyed = TOOLS[effect.tool].repeat == "keyed"
-    return keyed and (
-        ledger.now < effect.first_try + KEY_MEMORY or not ledger.rules.retry_while_remembered
-    )
+    return keyed and (ledger.now < effect.first_try + KEY_MEMORY or not ledger.rules.retry_while_remembered)
 
 
 def again(ledger: Ledger, effect: Effect, busy: str) -> None:
@@ -161,5 +159,3 @@ def resolve(ledger: Ledger, effect: Effect, happened: bool) -> str:
     else:
         raise Refused("nothing_to_resolve", effect.number)
     return effect.state
-
-

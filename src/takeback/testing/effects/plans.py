@@ -56,7 +56,8 @@ def group(
             believes = number in believed
         else:
             believes = _closed_before(ledger, name, target, number)
-        found[_place(ledger, name, effect, believes, shared, orphans)].append(number)
+        place = _place(ledger, name, effect, believes=believes, shared=shared, orphans=orphans)
+        found[place].append(number)
     return {key: tuple(numbers) for key, numbers in found.items()}
 
 
@@ -65,9 +66,7 @@ def _closed_before(ledger: Ledger, name: str, target: int, number: int) -> bool:
     return any(use == number and at[0] == name and at[1] <= target for use, at in ledger.uses)
 
 
-def _place(
-    ledger: Ledger, name: str, effect: Effect, believes: bool, shared: bool, orphans: bool
-) -> str:
+def _place(ledger: Ledger, name: str, effect: Effect, *, believes: bool, shared: bool, orphans: bool) -> str:
     """The first row of the table that fits."""
     if effect.owner != name and ledger.rules.owner_alone_undoes:
         return _foreign(effect, believes)
@@ -103,7 +102,12 @@ def check(ledger: Ledger, plan: Plan, acknowledge: bool) -> None:
         raise Refused("plan_stale", plan.number)
     if plan.groups["blocked"] or plan.groups["decide"]:
         raise Refused("undecided", *plan.groups["blocked"], *plan.groups["decide"])
-    if plan.groups["stays"] and plan.scope != "state" and not acknowledge and ledger.rules.stays_is_acknowledged:
+    if (
+        plan.groups["stays"]
+        and plan.scope != "state"
+        and not acknowledge
+        and ledger.rules.stays_is_acknowledged
+    ):
         raise Refused("not_acknowledged", *plan.groups["stays"])
 
 

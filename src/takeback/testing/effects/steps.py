@@ -35,11 +35,17 @@ def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: 
     step = _open(ledger, session, label)
     fresh = step is None
     if step is None:
-        step = Step(len(ledger.steps) + 1, thread.name, thread.line, session.run, label, _ord(ledger, session, label))
+        step = Step(
+            len(ledger.steps) + 1, thread.name, thread.line, session.run, label, _ord(ledger, session, label)
+        )
         ledger.steps[step.number] = step
-    elif step.owner not in ("", worker) and ledger.now <= step.lease and not take_over:
-        if ledger.rules.lease_is_exclusive:
-            raise Refused("step_in_progress", step.owner)
+    elif (
+        step.owner not in ("", worker)
+        and ledger.now <= step.lease
+        and not take_over
+        and ledger.rules.lease_is_exclusive
+    ):
+        raise Refused("step_in_progress", step.owner)
     if ledger.rules.take_over_loses_calls:
         _lose_calls(ledger, step)
     step.attempt += 1

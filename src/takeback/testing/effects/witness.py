@@ -129,7 +129,7 @@ class Witness:
         held = self.lineage(self.head(thread))
         return sum(at in held and (a, b) == (run, label) for at, a, b in self.closed)
 
-    def entered(self, worker: str, thread: str, label: str, word: str, now: int, take_over: bool) -> None:
+    def entered(self, worker: str, thread: str, label: str, word: str, *, now: int, take_over: bool) -> None:
         """Whether the answer to going in is the one that it must be; and what the worker has in hand."""
         hand = self.hands[worker]
         count = self.recorded(thread, hand.run, label)

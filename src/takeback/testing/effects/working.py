@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from takeback.testing.effects import checks
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from takeback.testing.effects.world import World
 
 
-class Working:
+class Working(ABC):
     """The half of a driver that plays the workers. Two at a time for each thread, each with many lives."""
 
     subject: Subject
@@ -27,17 +28,20 @@ class Working:
     def __init__(self) -> None:
         self._approvals: list[ApprovalSeen] = []
 
+    @abstractmethod
     def pick(self, count: int) -> int:
-        raise AssertionError("a driver picks from its program")
+        """The next choice of the program, below `count`."""
 
     def one_of(self, *options: str) -> str:
         return options[self.pick(len(options))]
 
+    @abstractmethod
     def check(self) -> None:
-        raise AssertionError("a driver checks what must hold")
+        """All that must hold after each verb."""
 
+    @abstractmethod
     def said(self, verb: str, answer: Answer) -> Answer:
-        raise AssertionError("a driver notes its answers")
+        """Note an answer."""
 
     # --- workers
 
@@ -81,9 +85,13 @@ class Working:
             self._entered(worker, thread, label, answer, take_over)
 
     def _entered(self, worker: str, thread: str, label: str, answer: Answer, take_over: bool) -> None:
-        self.seen.entered(worker, thread, label, answer[0], self.world.now, take_over)
+        self.seen.entered(worker, thread, label, answer[0], now=self.world.now, take_over=take_over)
         step = self.seen.hands[worker].opened
-        flying = [one.number for one in self.subject.effects() if one.state == "begun" and step and one.number in step.made]
+        flying = [
+            one.number
+            for one in self.subject.effects()
+            if one.state == "begun" and step and one.number in step.made
+        ]
         need(not flying, "lease", flying, "are still in flight for the one who was replaced")
 
     def _call(self, worker: str) -> None:

@@ -59,7 +59,7 @@ class Call(msgspec.Struct):
 
 
 class World:
-    """Provider, clock and prices. It honours keys for tools that are `keyed` and for undos that are `safe`."""
+    """Provider, clock and prices. It honours keys of tools that are `keyed` and of undos that are `safe`."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -74,7 +74,7 @@ class World:
         self.stale: list[str] = []
         """Keys under which the provider answered with an old success although it had been undone since."""
         self.woken: tuple[str, bool] = ("", False)
-        """Of the call that was ended last by a caller that had been stopped: its key, and if it was an undo."""
+        """Of the last call that was ended by a woken caller: its key, and whether it was an undo."""
         self._memory: dict[str, tuple[str, int]] = {}
         self._undos: set[str] = set()
 
