@@ -271,7 +271,7 @@ class Drive(Working):
             self._undo_surely(*ref)
 
     def _settle(self, plan: PlanSeen) -> None:
-        for decision in ("retry", "accept"):
+        for decision in ("retry", *("accept" for _ in plan.lines), "accept"):
             if self._seen_plan(plan.number).state in ("applying", "paused"):
                 before = self.seen.heads[plan.thread]
                 answer = self.subject.go_on(plan.number, decision)
