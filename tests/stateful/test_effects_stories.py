@@ -328,7 +328,12 @@ def run(story: Story, *calls: str) -> list[Answer]:
 
 def test_a_script_can_be_run_again_from_its_first_line() -> None:
     story = Story()
-    assert run(story, "pay", "once") == [("called", 1, "done"), ("closed", 1), ("called", 2, "done"), ("closed", 2)]
+    assert run(story, "pay", "once") == [
+        ("called", 1, "done"),
+        ("closed", 1),
+        ("called", 2, "done"),
+        ("closed", 2),
+    ]
     assert run(story, "pay", "once", "pay") == [
         ("replayed", 1), ("replayed",), ("replayed", 2), ("replayed",), ("called", 3, "done"), ("closed", 3),
     ]  # fmt: skip
@@ -368,7 +373,10 @@ def test_every_effect_is_in_one_group_and_the_newest_is_undone_first() -> None:
     story.step("pay", "mail", "once")
     plan = story.plan(0)
     groups = story.model.plans()[plan - 1].groups
-    assert {key: numbers for key, numbers in groups.items() if numbers} == {"compensate": (1, 3), "stays": (2,)}
+    assert {key: numbers for key, numbers in groups.items() if numbers} == {
+        "compensate": (1, 3),
+        "stays": (2,),
+    }
     assert story.model.apply(plan, acknowledge=False, here=True) == ("refused", "not_acknowledged", 2)
     assert story.model.apply(plan, acknowledge=True, here=True) == ("applied", 2)
     assert story.model.plans()[plan - 1].lines == ((3, "undo", "done"), (1, "undo", "done"))

@@ -100,7 +100,16 @@ def broken(choices: Iterable[int], rules: Rules | None = None) -> Broken | None:
 
 
 def shrink(choices: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
-    """A shorter program that fails too: what can be left out is, the largest parts first."""
+    """A program that fails too and cannot be made smaller in one move: by leaving out, or by a zero."""
+    while True:
+        smaller = _zeroed(_without(choices, fails), fails)
+        if smaller == choices:
+            return choices
+        choices = smaller
+
+
+def _without(choices: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
+    """What can be left out is, the largest parts first."""
     size = len(choices) // 2
     while size:
         start = 0
@@ -111,4 +120,13 @@ def shrink(choices: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
             else:
                 start += size
         size //= 2
+    return choices
+
+
+def _zeroed(choices: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
+    """The first option wherever it does as well: what is left then says something."""
+    for place, choice in enumerate(choices):
+        simpler = [*choices[:place], 0, *choices[place + 1 :]]
+        if choice and fails(simpler):
+            choices = simpler
     return choices
