@@ -27,6 +27,7 @@ NEAR = 60
 FOUND = {
     "guard only after a rollback": (0, "guard"),
     "guard within one thread": (5, "guard"),
+    "guard by what others closed meanwhile": (6, "guard"),
     "a fork without rights makes effects": (29, "rights"),
     "an exception taken for did not happen": (0, "ledger"),
     "a failed retry settles an earlier unknown": (94, "ledger"),
@@ -50,6 +51,8 @@ FOUND = {
     "a run replays what was taken back": (27, "run"),
     "a replay commits": (3, "run"),
     "a replay calls": (9, "run"),
+    "a replay outlives what it replays": (715, "run"),
+    "a run goes on without its past": (502, "run"),
     "an entry that was left counts": (136, "run"),
     "a plan by version range": (6, "plan"),
     "others write during a plan": (0, "history"),
@@ -59,8 +62,8 @@ FOUND = {
     "what a fork relies on is undone": (48, "plan"),
     "orphans are undone": (16, "plan"),
     "what stays is not acknowledged": (195, "after"),
-    "any merge inherits": (29, "owner"),
-    "a merged fork goes on": (17, "history"),
+    "any merge inherits": (6, "owner"),
+    "a merged fork goes on": (6, "history"),
     "an approval not bound to its line": (0, "approval"),
     "an approval not bound to its call": (35, "approval"),
     "an approval for older code": (47, "approval"),
@@ -71,10 +74,10 @@ FOUND = {
     "the asker grants": (4, "approval"),
     "facts as they were": (689, "facts"),
     "a redo without approval": (120, "approval"),
-    "a budget for each thread": (95, "budget"),
+    "a budget for each thread": (6, "budget"),
     "an unknown costs nothing": (19, "budget"),
-    "money spent is gone": (19, "budget"),
-    "attempts come back": (131, "budget"),
+    "money spent is gone": (6, "budget"),
+    "attempts come back": (6, "budget"),
 }
 """Where a mutation is first noticed, counted from zero, and the promise that is broken there."""
 
@@ -108,7 +111,7 @@ WORDS = {
 }  # fmt: skip
 REFUSALS = {
     "step_in_progress", "step_lost", "step_open", "effect_unknown", "effect_undone", "effect_stands",
-    "effects_denied", "cannot_undo", "replay_diverged", "approval_required", "same_person", "budget_exceeded",
+    "effects_denied", "cannot_undo", "replay_diverged", "run_lost", "approval_required", "same_person", "budget_exceeded",
     "rollback_in_progress", "merged", "open_step", "undecided", "plan_stale", "plan_required",
     "not_acknowledged", "too_early",
 }  # fmt: skip

@@ -146,6 +146,19 @@ def test_another_worker_of_the_thread_is_asked_about_an_open_step() -> None:
     assert story.effect(2).decided
 
 
+def test_what_another_closed_meanwhile_is_asked_about_too() -> None:
+    """It is part of the head by now, and this attempt's agent has never seen it."""
+    story = Story()
+    story.enter()
+    story.model.enter("bob", "main", "b", False)
+    story.model.call("bob", "pay", "x", "stop")
+    assert story.model.close("bob") == ("closed", 1)
+    assert story.call("pay", "y") == ("refused", "effect_stands", 1)
+    story.dies()
+    story.enter(take_over=True)
+    assert story.call("pay", "y") == ("called", 2, "done")
+
+
 def test_undoing_first_lets_the_call_be_made_anew() -> None:
     story = Story()
     story.step("pay")
@@ -363,6 +376,25 @@ def test_an_entry_that_raised_is_no_entry() -> None:
     assert story.enter() == ("replays",)
     assert story.model.leave(story.worker) == ("left",)
     assert story.enter() == ("replays",)
+
+
+def test_a_replay_ends_with_what_it_replays() -> None:
+    """Somebody goes back behind the recorded step while it is gone through again."""
+    story = Story()
+    run(story, "pay")
+    story.model.start_run(story.worker, "main", "nightly")
+    story.enter()
+    story.roll_back(0)
+    assert story.call("pay") == ("refused", "step_lost")
+
+
+def test_a_run_does_not_go_on_without_its_past() -> None:
+    """Somebody goes back behind steps that this run has just been through: it starts again."""
+    story = Story()
+    run(story, "pay")
+    story.roll_back(0)
+    assert story.enter() == ("refused", "run_lost", "nightly")
+    assert run(story, "pay")[0] == ("called", 2, "done")
 
 
 # --- plans

@@ -75,11 +75,15 @@ def replay(ledger: Ledger, session: Session, step: Step, tool: str, args: str) -
 
 
 def guard(ledger: Ledger, step: Step, target: str) -> list[Effect]:
-    """What may stand on this target and is unknown to this history: not believed, not claimed here."""
+    """What may stand on this target and this attempt knows nothing of.
+
+    What others closed since it began is part of the head, and not of what its agent has seen.
+    """
     rules = ledger.rules
     thread = ledger.threads[step.thread]
     family = ledger.family(step.thread) if rules.guards_family else {step.thread}
-    believed = ledger.believed(ledger.head(step.thread))
+    seen = (step.thread, step.base) if rules.guards_by_what_was_seen else ledger.head(step.thread)
+    believed = ledger.believed(seen)
     found = [
         effect
         for effect in ledger.effects.values()

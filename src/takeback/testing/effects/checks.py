@@ -108,7 +108,7 @@ def approvals_hold(subject: Subject, seen: Witness, world: World, before: list[A
 
 def may_stand(subject: Subject, seen: Witness, step: Opened, target: str) -> list[int]:
     """What the guard is to ask about, as the ledger knows it."""
-    believed = seen.believed(seen.head(step.place[0]))
+    believed = seen.believed((step.place[0], step.base))
     return [
         effect.number
         for effect in subject.effects()
@@ -120,7 +120,7 @@ def may_stand(subject: Subject, seen: Witness, step: Opened, target: str) -> lis
 
 def unknown_to(subject: Subject, seen: Witness, world: World, step: Opened, target: str) -> list[int]:
     """What stands on a target, unknown to this history and not claimed by this attempt."""
-    believed = seen.believed(seen.head(step.place[0]))
+    believed = seen.believed((step.place[0], step.base))
     return [
         effect.number
         for effect in subject.effects()

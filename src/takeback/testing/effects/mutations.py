@@ -14,6 +14,7 @@ from takeback.testing.effects.world import World
 MUTATIONS = {
     "guard only after a rollback": "guards_everywhere",
     "guard within one thread": "guards_family",
+    "guard by what others closed meanwhile": "guards_by_what_was_seen",
     "a fork without rights makes effects": "rights_are_kept",
     "an exception taken for did not happen": "exception_is_unknown",
     "a failed retry settles an earlier unknown": "refused_retry_settles_nothing",
@@ -37,6 +38,8 @@ MUTATIONS = {
     "a run replays what was taken back": "runs_follow_lineage",
     "a replay commits": "replay_commits_nothing",
     "a replay calls": "replay_runs_nothing",
+    "a replay outlives what it replays": "replay_is_fenced",
+    "a run goes on without its past": "run_needs_its_past",
     "an entry that was left counts": "position_counts_closed",
     "a plan by version range": "plan_by_belief",
     "others write during a plan": "plan_holds_thread",

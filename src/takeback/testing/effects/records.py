@@ -58,6 +58,8 @@ class Step(msgspec.Struct):
     state: str = "open"
     """open · closed · abandoned"""
     attempt: int = 0
+    base: int = 0
+    """The head that its last attempt began with: what its agent has seen."""
     owner: str = ""
     lease: int = 0
     closed: int | None = None

@@ -9,6 +9,7 @@ class Rules(msgspec.Struct, frozen=True):
     # guard
     guards_everywhere: bool = True
     guards_family: bool = True
+    guards_by_what_was_seen: bool = True
     rights_are_kept: bool = True
     # what a call may have come to
     exception_is_unknown: bool = True
@@ -35,6 +36,8 @@ class Rules(msgspec.Struct, frozen=True):
     runs_follow_lineage: bool = True
     replay_commits_nothing: bool = True
     replay_runs_nothing: bool = True
+    replay_is_fenced: bool = True
+    run_needs_its_past: bool = True
     position_counts_closed: bool = True
     # plans
     plan_by_belief: bool = True

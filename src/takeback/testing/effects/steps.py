@@ -20,6 +20,8 @@ class Session(msgspec.Struct):
     step: int | None = None
     attempt: int = 0
     replays: bool = False
+    line: int = 0
+    """Of a replay: the thread's line when it began."""
     claimed: set[int] = set()
     """Of a replay: what was given out already."""
 
@@ -31,7 +33,10 @@ def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: 
     position = session.positions.get(label, 0)
     if session.run and position < len(recorded):
         session.step, session.replays, session.claimed = recorded[position].number, True, set()
+        session.line = thread.line
         return "replays"
+    if session.run and position > len(recorded) and ledger.rules.run_needs_its_past:
+        raise Refused("run_lost", session.run)
     step = _open(ledger, session, label)
     fresh = step is None
     if step is None:
@@ -48,7 +53,7 @@ def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: 
         raise Refused("step_in_progress", step.owner)
     if ledger.rules.take_over_loses_calls:
         _lose_calls(ledger, step)
-    step.attempt += 1
+    step.attempt, step.base = step.attempt + 1, thread.head
     step.owner, step.lease = worker, ledger.now + LEASE
     session.step, session.attempt, session.replays = step.number, step.attempt, False
     return "new" if fresh else "resumed"
@@ -90,9 +95,12 @@ def held(ledger: Ledger, worker: str, session: Session) -> Step:
     if session.step is None:
         raise Refused("no_step")
     step = ledger.steps[session.step]
+    thread = ledger.threads[session.thread]
     if session.replays:
+        if session.line != thread.line and ledger.rules.replay_is_fenced:
+            raise Refused("step_lost")
         return step
-    thread = ledger.writable(session.thread)
+    ledger.writable(session.thread)
     fenced = ledger.rules.owner_is_fenced
     if step.line != thread.line or step.state != "open":
         raise Refused("step_lost")

@@ -31,6 +31,8 @@ class Opened(msgspec.Struct):
     serial: int
     owner: str = ""
     attempt: int = 0
+    base: int = 0
+    """The head that the last attempt began with."""
     lease: int = 0
     made: list[int] = []
     claims: dict[int, int] = {}
@@ -48,6 +50,7 @@ class Hand(msgspec.Struct):
     positions: dict[str, int] = {}
     opened: Opened | None = None
     attempt: int = 0
+    line: int = 0
     replays: str = ""
     """The label of a recorded step that it goes through again."""
 
@@ -135,8 +138,9 @@ class Witness:
         count = self.recorded(thread, hand.run, label)
         replays = bool(hand.run) and hand.positions.get(label, 0) < count
         need((word == "replays") == replays, "run", worker, "was told", word, "with", count, "recorded")
+        need(not hand.run or hand.positions.get(label, 0) <= count, "run", worker, "goes on without its past")
         if replays:
-            hand.replays = label
+            hand.replays, hand.line = label, self.lines[thread]
             return
         place = (thread, self.lines[thread], hand.run, label)
         one = self.open.get(place)
@@ -147,6 +151,7 @@ class Witness:
         theirs = one.owner not in ("", worker) and now <= one.lease
         need(not theirs or take_over, "lease", worker, "came in where", one.owner, "is at work")
         one.owner, one.attempt, one.lease = worker, one.attempt + 1, now + LEASE
+        one.base = self.heads[thread]
         hand.opened, hand.attempt = one, one.attempt
 
     def rightful(self, worker: str) -> Opened:

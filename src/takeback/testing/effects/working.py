@@ -169,6 +169,8 @@ class Working(ABC):
 
     def _replayed(self, worker: str, answer: Answer, new: bool) -> None:
         """A recorded step gives what is recorded, of what the head believes; it never calls."""
+        hand = self.seen.hands[worker]
+        need(hand.line == self.seen.lines[hand.thread], "run", worker, "replays what was left behind")
         need(answer[0] == "replayed" and not new, "run", worker, "called inside a recorded step:", answer)
         effect = next(one for one in self.subject.effects() if one.number == answer[1])
         believed = self.seen.believed(self.seen.head(self.seen.hands[worker].thread))
@@ -192,6 +194,7 @@ class Working(ABC):
         answer = self.said(f"{worker} closes", self.subject.close(worker))
         if answer[0] == "replayed":
             need(bool(hand.replays), "run", worker, "closed a step as if it were recorded")
+            need(hand.line == self.seen.lines[hand.thread], "run", worker, "replayed what was left behind")
             hand.positions = {**hand.positions, hand.replays: hand.positions.get(hand.replays, 0) + 1}
             hand.replays = ""
         elif answer[0] == "closed":
