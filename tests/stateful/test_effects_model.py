@@ -111,9 +111,9 @@ WORDS = {
 }  # fmt: skip
 REFUSALS = {
     "step_in_progress", "step_lost", "step_open", "effect_unknown", "effect_undone", "effect_stands",
-    "effects_denied", "cannot_undo", "replay_diverged", "run_lost", "approval_required", "same_person", "budget_exceeded",
-    "rollback_in_progress", "merged", "open_step", "undecided", "plan_stale", "plan_required",
-    "not_acknowledged", "too_early",
+    "effects_denied", "cannot_undo", "replay_diverged", "run_lost", "approval_required", "same_person",
+    "budget_exceeded", "rollback_in_progress", "merged", "open_step", "undecided", "plan_stale",
+    "plan_required", "not_acknowledged", "too_early",
 }  # fmt: skip
 
 
