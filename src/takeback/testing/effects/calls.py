@@ -1,0 +1,153 @@
+"""A call inside a step: matching, the guard, approvals, the budget, then the intent and the call itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from takeback.testing.effects import approvals
+from takeback.testing.effects.ledger import Ledger
+from takeback.testing.effects.outcomes import again, begin, perform, perform_undo
+from takeback.testing.effects.records import STANDING, Effect, Refused, Step
+from takeback.testing.effects.steps import Session, busy, claim, claimed, held
+from takeback.testing.effects.tools import TOOLS
+
+Said = tuple[Any, ...]
+
+
+def call(ledger: Ledger, worker: str, session: Session, tool: str, args: str, *, choice: str) -> Said:
+    """One call of a tool. `choice` is what a person says should the guard ask: reuse, undo, beside, stop."""
+    step = held(ledger, worker, session)
+    if TOOLS[tool].repeat == "free":
+        return ("free",)
+    if session.replays:
+        return replay(ledger, session, step, tool, args)
+    effect = match(ledger, step, tool, args)
+    if effect is not None:
+        return once_more(ledger, step, effect)
+    rights = ledger.threads[session.thread].rights if ledger.rules.rights_are_kept else "guard"
+    if rights == "deny":
+        raise Refused("effects_denied")
+    beside: tuple[int, ...] = ()
+    if rights == "guard":
+        found = guard(ledger, step, TOOLS[tool].target)
+        if found:
+            answered = answer(ledger, step, found, (tool, args), choice)
+            if answered is not None:
+                return answered
+            beside = tuple(effect.number for effect in found)
+    return fresh(ledger, step, tool, args, beside)
+
+
+def match(ledger: Ledger, step: Step, tool: str, args: str) -> Effect | None:
+    """By content, not by position: the first such call of this step that this attempt has not claimed."""
+    for number in step.calls:
+        effect = ledger.effects[number]
+        if (effect.tool, effect.args) == (tool, args) and not claimed(step, number):
+            return effect
+    return None
+
+
+def once_more(ledger: Ledger, step: Step, effect: Effect) -> Said:
+    """A call that was made before: its recorded outcome, or the same key again."""
+    if effect.state in ("done", "undo_failed", "failed"):
+        claim(step, effect)
+        return ("recorded", effect.number, "failed" if effect.state == "failed" else "done")
+    if effect.state == "undone":
+        raise Refused("effect_undone", effect.number)
+    if effect.state != "unknown" or effect.step != step.number:
+        raise Refused("effect_unknown", effect.number)
+    again(ledger, effect, busy(step))
+    claim(step, effect)
+    return ("retried", effect.number, perform(ledger, effect))
+
+
+def replay(ledger: Ledger, session: Session, step: Step, tool: str, args: str) -> Said:
+    """Inside a recorded step: what it claimed when it closed, once each, and nothing else."""
+    for number in step.calls:
+        effect = ledger.effects[number]
+        mine = claimed(step, number) and number not in session.claimed
+        if mine and (effect.tool, effect.args) == (tool, args):
+            session.claimed = session.claimed | {number}
+            return ("replayed", number)
+    if ledger.rules.replay_runs_nothing:
+        raise Refused("replay_diverged", tool, args)
+    return fresh(ledger, step, tool, args, ())
+
+
+def guard(ledger: Ledger, step: Step, target: str) -> list[Effect]:
+    """What may stand on this target and this attempt knows nothing of.
+
+    What others closed since it began is part of the head, and not of what its agent has seen.
+    """
+    rules = ledger.rules
+    thread = ledger.threads[step.thread]
+    family = ledger.family(step.thread) if rules.guards_family else {step.thread}
+    seen = (step.thread, step.base) if rules.guards_by_what_was_seen else ledger.head(step.thread)
+    believed = ledger.believed(seen)
+    found = [
+        effect
+        for effect in ledger.effects.values()
+        if effect.thread in family
+        and effect.target == target
+        and effect.state in STANDING
+        and effect.number not in believed
+        and not claimed(step, effect.number)
+    ]
+    if rules.guards_everywhere:
+        return found
+    return [effect for effect in found if (effect.thread, effect.line) != (thread.name, thread.line)]
+
+
+def answer(
+    ledger: Ledger, step: Step, found: list[Effect], wanted: tuple[str, str], choice: str
+) -> Said | None:
+    """One alone, done and equal: reuse it. Else what the person chose; None is to run beside what stands."""
+    equal = [effect for effect in found if (effect.tool, effect.args, effect.state) == (*wanted, "done")]
+    if len(found) == len(equal) == 1 or (choice == "reuse" and equal):
+        claim(step, equal[0])
+        return ("reused", equal[0].number)
+    if choice == "undo":
+        return undo_first(ledger, step, found[0])
+    if choice == "beside":
+        return None
+    raise Refused("effect_stands", *(effect.number for effect in found))
+
+
+def undo_first(ledger: Ledger, step: Step, effect: Effect) -> Said:
+    """Take back what stands before the call is made anew; for the owner alone, not under a fork's feet."""
+    undo = TOOLS[effect.tool].undo
+    states = {"done", "undo_failed"} | ({"undo_unknown"} if undo == "safe" else set())
+    if effect.owner != step.thread or effect.state not in states or not undo:
+        raise Refused("cannot_undo", effect.number)
+    if relied_on(ledger, effect):
+        raise Refused("shared", effect.number)
+    effect.decisions = [*effect.decisions, ("undone first by", step.number)]
+    return ("undid", effect.number, perform_undo(ledger, effect, busy(step)))
+
+
+def relied_on(ledger: Ledger, effect: Effect) -> bool:
+    """Whether another thread that has a right to effects believes it."""
+    return any(
+        thread.name != effect.owner
+        and thread.rights != "deny"
+        and not thread.read_only
+        and effect.number in ledger.believed(ledger.head(thread.name))
+        for thread in ledger.threads.values()
+    )
+
+
+def fresh(ledger: Ledger, step: Step, tool: str, args: str, beside: tuple[int, ...]) -> Said:
+    """The intent, in one transaction with the approval and the budget that it uses up; then the call."""
+    mine = (ledger.effects[number] for number in step.calls)
+    occurrence = sum((effect.step, effect.tool, effect.args) == (step.number, tool, args) for effect in mine)
+    slot = (step.thread, step.line, step.run, step.label, step.ord, tool, args, occurrence)
+    approval = approvals.needed(ledger, slot, 0, step.line)
+    ledger.afford(step.thread, tool, args)
+    number, thread, target = len(ledger.effects) + 1, step.thread, TOOLS[tool].target
+    effect = Effect(number, thread, thread, step.line, step.number, slot, tool, args, target)
+    effect.decisions = [("beside", beside)] if beside else []
+    ledger.effects[effect.number] = effect
+    approvals.use(approval, effect)
+    begin(ledger, effect, busy(step))
+    claim(step, effect)
+    return ("called", effect.number, perform(ledger, effect))

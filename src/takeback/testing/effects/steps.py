@@ -1,0 +1,189 @@
+"""Steps: entering, leases and taking over, runs and their replays, closing, leaving."""
+
+from __future__ import annotations
+
+import msgspec
+
+from takeback.testing.effects.ledger import Ledger
+from takeback.testing.effects.outcomes import lose
+from takeback.testing.effects.records import STANDING, UNSETTLED, Effect, Ref, Refused, Step
+from takeback.testing.effects.tools import LEASE
+
+
+class Session(msgspec.Struct):
+    """What a worker has in hand: the step that it is in, and where it is in its run."""
+
+    thread: str
+    run: str = ""
+    positions: dict[str, int] = {}
+    """How many steps of each label this run has closed or replayed since it was started."""
+    step: int | None = None
+    attempt: int = 0
+    replays: bool = False
+    line: int = 0
+    """Of a replay: the thread's line when it began."""
+    claimed: set[int] = set()
+    """Of a replay: what was given out already."""
+
+
+def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: bool) -> str:
+    """Go into a step: a new one, the open one once more, or in a run the recorded one of this position."""
+    thread = ledger.writable(session.thread)
+    recorded = ledger.recorded(thread.name, session.run, label)
+    position = session.positions.get(label, 0)
+    if session.run and position < len(recorded):
+        session.step, session.replays, session.claimed = recorded[position].number, True, set()
+        session.line = thread.line
+        return "replays"
+    if session.run and position > len(recorded) and ledger.rules.run_needs_its_past:
+        raise Refused("run_lost", session.run)
+    step = _open(ledger, session, label)
+    fresh = step is None
+    if step is None:
+        step = Step(
+            len(ledger.steps) + 1, thread.name, thread.line, session.run, label, _ord(ledger, session, label)
+        )
+        ledger.steps[step.number] = step
+    elif (
+        step.owner not in ("", worker)
+        and ledger.now <= step.lease
+        and not take_over
+        and ledger.rules.lease_is_exclusive
+    ):
+        raise Refused("step_in_progress", step.owner)
+    if ledger.rules.take_over_loses_calls:
+        _lose_calls(ledger, step)
+    step.attempt, step.base = step.attempt + 1, thread.head
+    step.owner, step.lease = worker, ledger.now + LEASE
+    session.step, session.attempt, session.replays = step.number, step.attempt, False
+    return "new" if fresh else "resumed"
+
+
+def _open(ledger: Ledger, session: Session, label: str) -> Step | None:
+    line = ledger.threads[session.thread].line
+    wanted = (session.thread, line, session.run, label, "open")
+    for step in ledger.steps.values():
+        if (step.thread, step.line, step.run, step.label, step.state) == wanted:
+            return step
+    return None
+
+
+def _ord(ledger: Ledger, session: Session, label: str) -> int:
+    """The closed ones in the head's history, and the abandoned ones of this line."""
+    line = ledger.threads[session.thread].line
+    abandoned = sum(
+        (step.thread, step.line, step.run, step.label, step.state)
+        == (session.thread, line, session.run, label, "abandoned")
+        for step in ledger.steps.values()
+    )
+    return len(ledger.recorded(session.thread, session.run, label)) + abandoned
+
+
+def _lose_calls(ledger: Ledger, step: Step) -> None:
+    """Whoever was in it before does not count any more; what it was calling for is unknown."""
+    for effect in ledger.effects.values():
+        if effect.busy == busy(step):
+            lose(effect)
+
+
+def busy(step: Step) -> str:
+    return f"step {step.number}"
+
+
+def held(ledger: Ledger, worker: str, session: Session) -> Step:
+    """The worker's open step, if it is still its own; every write but a late outcome goes through here."""
+    if session.step is None:
+        raise Refused("no_step")
+    step = ledger.steps[session.step]
+    thread = ledger.threads[session.thread]
+    if session.replays:
+        if session.line != thread.line and ledger.rules.replay_is_fenced:
+            raise Refused("step_lost")
+        return step
+    ledger.writable(session.thread)
+    fenced = ledger.rules.owner_is_fenced
+    if step.line != thread.line or step.state != "open":
+        raise Refused("step_lost")
+    if fenced and (step.owner, step.attempt) != (worker, session.attempt):
+        raise Refused("step_lost")
+    step.lease = ledger.now + LEASE
+    return step
+
+
+def claim(step: Step, effect: Effect) -> None:
+    if effect.number not in step.calls:
+        step.calls = [*step.calls, effect.number]
+    step.claims = {**step.claims, effect.number: step.attempt}
+
+
+def claimed(step: Step, number: int) -> bool:
+    """In this attempt."""
+    return step.claims.get(number, 0) == step.attempt
+
+
+def close(ledger: Ledger, worker: str, session: Session) -> Ref | None:
+    """End the step as a checkpoint, with a use for all that its last attempt claimed.
+
+    A replay ends without one. Refused over what nobody knows, and over what was claimed and is undone.
+    """
+    step = held(ledger, worker, session)
+    session.positions = {**session.positions, step.label: session.positions.get(step.label, 0) + 1}
+    try:
+        ref = _close(ledger, session, step)
+    except Refused:
+        session.positions[step.label] -= 1
+        raise
+    session.step = None
+    return ref
+
+
+def _close(ledger: Ledger, session: Session, step: Step) -> Ref | None:
+    thread = ledger.threads[session.thread]
+    if session.replays:
+        return None if ledger.rules.replay_commits_nothing else ledger.append(thread)
+    effects = [ledger.effects[number] for number in step.calls]
+    concern = [effect for effect in effects if effect.step == step.number or claimed(step, effect.number)]
+    if ledger.rules.close_needs_outcomes:
+        flying = [effect.number for effect in ledger.effects.values() if effect.busy == busy(step)]
+        if flying:
+            raise Refused("effect_unknown", *flying)
+        for effect in concern:
+            if effect.state in UNSETTLED:
+                raise Refused("effect_unknown", effect.number)
+            if effect.state == "undone" and claimed(step, effect.number):
+                raise Refused("effect_undone", effect.number)
+    ref = ledger.append(thread)
+    step.state, step.closed, step.owner = "closed", ref[1], ""
+    for effect in concern:
+        if claimed(step, effect.number):
+            if effect.state != "failed":
+                ledger.uses.add((effect.number, ref))
+        elif effect.state in STANDING:
+            effect.unclaimed = True
+    return ref
+
+
+def leave(ledger: Ledger, worker: str, session: Session) -> str:
+    """The body raised: the step stays open if it has effects, else it is abandoned."""
+    step = held(ledger, worker, session)
+    session.step = None
+    if not ledger.rules.position_counts_closed:
+        session.positions = {**session.positions, step.label: session.positions.get(step.label, 0) + 1}
+    if session.replays:
+        return "left"
+    step.owner = ""
+    if not step.calls:
+        step.state = "abandoned"
+    return step.state
+
+
+def commit(ledger: Ledger, name: str) -> Ref:
+    """Somebody else's commit: absorbs nothing of any open step."""
+    thread = ledger.writable(name)
+    ref = ledger.append(thread)
+    if not ledger.rules.only_close_uses:
+        for step in ledger.steps.values():
+            if (step.thread, step.line, step.state) == (name, thread.line, "open"):
+                done = (number for number in step.calls if ledger.effects[number].state == "done")
+                ledger.uses |= {(number, ref) for number in done}
+    return ref
