@@ -297,7 +297,7 @@ def _prepared(
         approved = approvals.needed(session, spec, effect, cell)
         if isinstance(approved, Change):
             return approved
-        _afford(book, spec)
+        afford(book, spec.cost, spec.shown)
         entries: list[Entry] = [effect]
         if approved is not None:
             effect = _replace(effect, approval=approved.id)
@@ -396,14 +396,15 @@ def _rights(session: Session) -> str:
     return rights
 
 
-def _afford(book: Book, spec: Spec) -> None:
+def afford(book: Book, costs: dict[str, int], shown: str) -> None:
+    """Refuse what would cost the family more than it may spend."""
     for budget in book.budgets.values():
         attempts = budget.name == "attempts"
         spent = book.tried if attempts else book.spent.get(budget.name, 0)
-        cost = 1 if attempts else spec.cost.get(budget.name, 0)
+        cost = 1 if attempts else costs.get(budget.name, 0)
         if cost and spent + cost > budget.limit:
             raise BudgetExceeded(
-                f"{spec.shown} would bring {budget.name} to {spent + cost:,} of {budget.limit:,}",
+                f"{shown} would bring {budget.name} to {spent + cost:,} of {budget.limit:,}",
                 hint="thread.budget() shows and sets it; an undo gives back what stood, not the attempts",
             )
 

@@ -9,12 +9,13 @@ import msgspec
 
 from takeback.engine import approvals, owners
 from takeback.engine.book import Book, Change, blob
-from takeback.engine.calls import Hands
+from takeback.engine.calls import Hands, afford
 from takeback.engine.commit import Draft, LedgerStale, Said, publish
 from takeback.engine.context import Context, Tip
 from takeback.engine.undoing import redoing, settled_undo, undoing
 from takeback.errors import (
     ApprovalRequired,
+    BudgetExceeded,
     NotDone,
     PlanStale,
     Undecided,
@@ -126,7 +127,11 @@ def _line(ctx: Context, book: Book, plan: PlanCell, place: int, hands: Hands, ow
     if line.do == "undo" and book.effects[line.effect].within:
         _undo_within(book, plan, place, hands)
         return
-    effect = _begin_line(ctx, book, plan, place, owner)
+    try:
+        effect = _begin_line(ctx, book, plan, place, owner)
+    except (BudgetExceeded, Undecided) as refused:
+        _fail_line(book, plan, place, str(refused))
+        return
     if effect is None:
         return
     result, error = None, None
@@ -158,6 +163,7 @@ def _begin_line(ctx: Context, book: Book, plan: PlanCell, place: int, owner: str
             effect = undoing(effect, book.clock(), owner)
         else:
             effect = redoing(effect, book.clock(), owner)
+            afford(book, effect.cost, effect.shown)
             found = approvals.lookup(ctx, book, effect)
             if effect.approval is not None and (found is None or found.state != "granted"):
                 waits = ApprovalRequired(f"{effect.shown} waits for a new approval")
@@ -226,12 +232,16 @@ def _undo_within(book: Book, plan: PlanCell, place: int, hands: Hands) -> None:
     try:
         book.change(decide)
     except Exception as broken:  # rolled back: it is known that nothing happened
-        text = f"{type(broken).__name__}: {broken}"
+        _fail_line(book, plan, place, f"{type(broken).__name__}: {broken}")
 
-        def failed() -> Change:
-            return Change([_with_line(book.plans[plan.id], place, state="failed", error=text, paused=True)])
 
-        book.change(failed)
+def _fail_line(book: Book, plan: PlanCell, place: int, error: str) -> None:
+    """Nothing happened, and somebody has to see to it."""
+
+    def failed() -> Change:
+        return Change([_with_line(book.plans[plan.id], place, state="failed", error=error, paused=True)])
+
+    book.change(failed)
 
 
 def _with_line(plan: PlanCell, place: int, *, paused: bool = False, **fields: Any) -> PlanCell:

@@ -207,6 +207,23 @@ def uses_of(session: Session) -> bytes:
     )  # fmt: skip
 
 
+def differences(book: Book, closed: list[Any]) -> list[str]:
+    """Where the ledger says other of a step's calls than they were when it closed. States move on; which call
+    it was, and what came back of that try, does not."""
+    found = []
+    for id_, _, redo, hashed, result in closed:
+        effect = book.effects.get(id_)
+        if effect is None:
+            found.append("the ledger lacks an effect that its step closed with")
+            continue
+        now = effect.result.raw or effect.result.digest if effect.result else None
+        if effect.args_hash != hashed or effect.redo < redo or (effect.redo == redo and now != result):
+            found.append(
+                f"the ledger says other of #{effect.number} ({effect.shown}) than when its step closed"
+            )
+    return found
+
+
 def _used(effect: Effect, use: Use) -> Effect:
     return effect if use in effect.uses else _replace(effect, uses=[*effect.uses, use])
 

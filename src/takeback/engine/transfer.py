@@ -15,6 +15,7 @@ import msgspec
 import ormsgpack
 from blake3 import blake3
 
+from takeback.engine import reach
 from takeback.engine.context import Context
 from takeback.errors import (
     BadExport,
@@ -28,8 +29,7 @@ from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint, ThreadInfo, read_record, record_digest
 from takeback.model.refs import check_label, check_name
-from takeback.model.tree.walk import references
-from takeback.storage.base import Batch, History, NameTaken, NewThread, PutLabel, Row
+from takeback.storage.base import Batch, Cell, History, Ledger, NameTaken, NewThread, PutLabel, Row
 
 _FORMAT = "takeback export 1"
 _PAGE = 500
@@ -60,6 +60,13 @@ class _Object(msgspec.Struct, array_like=True, tag="object", forbid_unknown_fiel
     payload: bytes
 
 
+class _Cell(msgspec.Struct, array_like=True, tag="cell", forbid_unknown_fields=True):
+    kind: str
+    key: bytes
+    body: bytes
+    live: bool
+
+
 class _Label(msgspec.Struct, array_like=True, tag="label", forbid_unknown_fields=True):
     name: str
     version: int
@@ -69,8 +76,8 @@ class _End(msgspec.Struct, array_like=True, tag="end", forbid_unknown_fields=Tru
     digest: bytes
 
 
-_Frame: TypeAlias = "_Header | _Row | _Object | _Label | _End"
-_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Label | _End)
+_Frame: TypeAlias = "_Header | _Row | _Object | _Cell | _Label | _End"
+_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Label | _End)
 
 
 class _Content(msgspec.Struct):
@@ -79,6 +86,7 @@ class _Content(msgspec.Struct):
     header: _Header | None = None
     rows: list[_Row] = []
     labels: dict[str, int] = {}
+    cells: list[_Cell] = []
     objects: dict[bytes, bytes] = {}
 
 
@@ -132,7 +140,9 @@ def _rows(content: _Content, name: str | None, path: str) -> tuple[ThreadInfo, l
         ThreadUid(header.family), first.origin,
     )  # fmt: skip
     labels = [PutLabel(uid, check_label(label), version) for label, version in content.labels.items()]
-    return info, [new, History(checkpoints[1:]), *labels]
+    cells = [Cell(cell.kind, cell.key, uid, cell.body, cell.live) for cell in content.cells]
+    ledger: list[Row] = [Ledger(new.family, None, cells)] if cells else []
+    return info, [new, History(checkpoints[1:]), *labels, *ledger]
 
 
 def _taken(ctx: Context, info: ThreadInfo) -> Exception:
@@ -168,8 +178,15 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
         for row in _stored(ctx, info):
             count += 1
             emit("row", row.record, row.digest, row.mac)
-            for digest, payload in _objects(ctx, row.state_root, seen):
+            for digest, payload in _objects(ctx, reach.roots(row), seen):
                 emit("object", digest, payload)
+        cells = [
+            cell for cell in ctx.storage.cells(ctx.tenant, family=info.family) if cell.thread == info.uid
+        ]
+        for digest, payload in _objects(ctx, reach.kept_beside(cells), seen):
+            emit("object", digest, payload)
+        for cell in cells:
+            emit("cell", cell.kind, cell.key, cell.body, cell.live)
         for label, version in ctx.storage.labels(ctx.tenant, info.uid).items():
             emit("label", label, version)
         closing = ormsgpack.packb(["end", running.digest()])
@@ -182,15 +199,15 @@ def _stored(ctx: Context, info: ThreadInfo) -> Iterator[Checkpoint]:
         yield from ctx.storage.checkpoints(ctx.tenant, info.uid, low, min(low + _PAGE - 1, info.head))
 
 
-def _objects(ctx: Context, root: bytes, seen: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    todo = [root]
+def _objects(ctx: Context, roots: list[bytes], seen: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    todo = roots
     while todo:
         fresh = [digest for digest in dict.fromkeys(todo) if digest not in seen]
         seen.update(fresh)
         todo = []
         for digest, payload in zip(fresh, ctx.get_many(fresh), strict=True):
             yield digest, payload
-            todo += references(payload)
+            todo += reach.below(payload)
 
 
 def _read(path: str) -> _Content:
@@ -208,9 +225,11 @@ def _read(path: str) -> _Content:
     raise BadExport(f"{path} is cut short", hint="Export it again")
 
 
-def _take(content: _Content, frame: _Header | _Row | _Object | _Label, path: str) -> None:
+def _take(content: _Content, frame: _Header | _Row | _Object | _Cell | _Label, path: str) -> None:
     if isinstance(frame, _Row):
         content.rows.append(frame)
+    elif isinstance(frame, _Cell):
+        content.cells.append(frame)
     elif isinstance(frame, _Label):
         content.labels[frame.name] = frame.version
     elif isinstance(frame, _Object):
@@ -288,7 +307,7 @@ def _verify(rows: list[Checkpoint], content: _Content, path: str) -> None:
 
 
 def _reachable(row: Checkpoint, objects: dict[bytes, bytes], seen: set[bytes], path: str) -> None:
-    todo = [row.state_root]
+    todo = reach.roots(row)
     while todo:
         digest = todo.pop()
         if digest in seen:
@@ -296,4 +315,4 @@ def _reachable(row: Checkpoint, objects: dict[bytes, bytes], seen: set[bytes], p
         seen.add(digest)
         if digest not in objects:
             raise BadExport(f"{path} lacks an object of version {row.version}", checkpoint=row.version)
-        todo += references(objects[digest])
+        todo += reach.below(objects[digest])

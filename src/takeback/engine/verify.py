@@ -8,12 +8,15 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
+from takeback.engine import reach
+from takeback.engine.book import book_of
 from takeback.engine.context import Context
 from takeback.engine.seals import Seal
+from takeback.engine.steps import differences
 from takeback.errors import CorruptObject
+from takeback.model import canonical
 from takeback.model.ids import shown
 from takeback.model.records import Checkpoint, Pointer, ThreadInfo, sign
-from takeback.model.tree.walk import references
 
 _PAGE = 500
 _LAST = 2**63 - 1  # no version is greater
@@ -81,6 +84,7 @@ def verify(ctx: Context, info: ThreadInfo, seal: Seal | None = None) -> Report:
         if seal is not None and version == seal.version:
             _against(report, seal, row)
     check.end()
+    check.ledger()
     if seal is not None and seal.version > info.head:
         what = f"the seal names version {seal.version}; the head is {info.head}: the end was cut off"
         report.problems.append(Problem("truncated", what))
@@ -96,6 +100,7 @@ class _Check:
         self.next_version = 0
         self.seen: set[bytes] = set()
         self.began_signed = False
+        self.closed: list[tuple[int, bytes]] = []
 
     def row(self, c: Checkpoint) -> None:
         self.report.checkpoints += 1
@@ -103,6 +108,8 @@ class _Check:
         self._pointers(c)
         self._signature(c)
         self._objects(c)
+        if c.uses:
+            self.closed.append((c.version, c.uses))
         self.previous, self.next_version = c, c.version + 1
 
     def end(self) -> None:
@@ -113,6 +120,20 @@ class _Check:
             )
         if self.ctx.key is not None and not (last and last.mac):
             self._problem("signature", "the head is not signed", last.version if last else None)
+
+    def ledger(self) -> None:
+        """What steps closed with, which their checkpoints' digests cover, against what the ledger says."""
+        if not self.closed:
+            return
+        try:
+            book = book_of(self.ctx, self.info.family).refresh()
+        except CorruptObject as error:
+            self._problem("ledger", error.what)
+            return
+        for version, digest in self.closed:
+            payload = self.ctx.storage.objects(self.ctx.tenant, [digest]).get(digest)
+            for found in [] if payload is None else differences(book, canonical.decode(payload)):
+                self._problem("ledger", found, version)
 
     def _chain(self, c: Checkpoint) -> None:
         if c.version != self.next_version:
@@ -168,7 +189,7 @@ class _Check:
             self._problem("signature", "is signed with another key, or forged", c.version)
 
     def _objects(self, c: Checkpoint) -> None:
-        todo = [c.state_root]
+        todo = reach.roots(c)
         while todo:
             todo = [digest for digest in dict.fromkeys(todo) if digest not in self.seen]
             self.seen.update(todo)
@@ -186,7 +207,7 @@ class _Check:
                     self._problem("object", f"object {shown(digest)} is not what it was", c.version)
                     continue
                 self.report.objects += 1
-                below += references(payload)
+                below += reach.below(payload)
             except CorruptObject as error:
                 self._problem("object", error.what, c.version)
         return below
