@@ -33,6 +33,7 @@ MUTATIONS = {
     "any commit absorbs": "only_close_uses",
     "a close over an unknown": "close_needs_outcomes",
     "an owner that was replaced writes on": "owner_is_fenced",
+    "two open steps of one label": "one_open_step",
     "two owners of one step": "lease_is_exclusive",
     "calls in flight survive a takeover": "take_over_loses_calls",
     "a run replays what was taken back": "runs_follow_lineage",

@@ -31,6 +31,7 @@ class Rules(msgspec.Struct, frozen=True):
     only_close_uses: bool = True
     close_needs_outcomes: bool = True
     owner_is_fenced: bool = True
+    one_open_step: bool = True
     lease_is_exclusive: bool = True
     take_over_loses_calls: bool = True
     runs_follow_lineage: bool = True

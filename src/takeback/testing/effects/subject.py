@@ -80,7 +80,7 @@ class Subject(Protocol):
         ...
 
     def leave(self, worker: str) -> Answer:
-        """The body raised: ("open",) · ("abandoned",) · ("left",)"""
+        """The body raised: ("open",) · ("abandoned",) · ("nothing",) recorded yet · ("left",) a replay"""
         ...
 
     def start_run(self, worker: str, thread: str, run: str) -> Answer:
