@@ -25,6 +25,7 @@ NEAR = 60
 """How many programs from its seed on may pass before a mutation must have been noticed."""
 
 FOUND = {
+    "another's effect undone first": (10, "owner"),
     "guard only after a rollback": (0, "guard"),
     "guard within one thread": (5, "guard"),
     "guard by what others closed meanwhile": (6, "guard"),

@@ -457,6 +457,15 @@ def test_each_effect_has_one_place_in_a_plan() -> None:
     assert places(family(), replace(PAID, state="undone"), World()) == {"nothing"}
 
 
+def test_what_is_undone_first_is_ones_own_and_nobody_elses_ground() -> None:
+    told: Any = Told(effects=[PAID], threads=[THREAD, replace(THREAD, name="fork 1")])
+    seen = family()
+    checks.undone_by_its_owner(told, seen, 1, "main")
+    broken("owner", lambda: checks.undone_by_its_owner(told, seen, 1, "fork 1"))
+    relied = family((1, ("fork 1", 0)))
+    broken("owner", lambda: checks.undone_by_its_owner(told, relied, 1, "main"))
+
+
 def test_orphans_and_what_belongs_to_others_have_their_place() -> None:
     seen = family()
     seen.unclaimed.add(1)

@@ -542,6 +542,16 @@ def test_a_fork_is_asked_about_its_parents_account() -> None:
     assert story.call("pay", "y") == ("called", 2, "done")
 
 
+def test_a_fork_undoes_nothing_of_its_parent() -> None:
+    story = Story()
+    story.model.fork("main", 0, "guard")
+    story.step("pay")
+    story.worker = "bob"
+    story.enter(thread="fork 1")
+    assert story.call("pay", "y", "undo") == ("refused", "cannot_undo", 1)
+    assert story.stands(1) == 1
+
+
 def test_what_a_fork_relies_on_is_kept_unless_it_is_named() -> None:
     story = Story()
     story.step("pay")

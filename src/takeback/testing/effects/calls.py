@@ -129,9 +129,10 @@ def undo_first(ledger: Ledger, step: Step, effect: Effect, wanted: Wanted) -> Sa
     """Take back what stands before the call is made anew; for the owner alone, not under a fork's feet."""
     undo = TOOLS[effect.tool].undo
     states = {"done", "undo_failed"} | ({"undo_unknown"} if undo == "safe" else set())
-    if effect.owner != step.thread or effect.state not in states or not undo:
+    mine = effect.owner == step.thread or not ledger.rules.undoes_first_its_own
+    if not mine or effect.state not in states or not undo:
         raise Refused("cannot_undo", effect.number)
-    if relied_on(ledger, effect):
+    if relied_on(ledger, effect) and ledger.rules.undoes_first_its_own:
         raise Refused("shared", effect.number)
     wanted.record()
     effect.decisions = [*effect.decisions, ("undone first by", step.number)]

@@ -15,6 +15,7 @@ MUTATIONS = {
     "guard only after a rollback": "guards_everywhere",
     "guard within one thread": "guards_family",
     "guard by what others closed meanwhile": "guards_by_what_was_seen",
+    "another's effect undone first": "undoes_first_its_own",
     "a fork without rights makes effects": "rights_are_kept",
     "an exception taken for did not happen": "exception_is_unknown",
     "a failed retry settles an earlier unknown": "refused_retry_settles_nothing",

@@ -10,6 +10,7 @@ class Rules(msgspec.Struct, frozen=True):
     guards_everywhere: bool = True
     guards_family: bool = True
     guards_by_what_was_seen: bool = True
+    undoes_first_its_own: bool = True
     rights_are_kept: bool = True
     # what a call may have come to
     exception_is_unknown: bool = True

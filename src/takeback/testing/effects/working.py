@@ -124,6 +124,8 @@ class Working(ABC):
             step.made = [*step.made, one.number]
         if answer[0] in ("called", "retried", "recorded", "reused") or answer[2:] == ("call",):
             step.claims = {**step.claims, answer[1]: step.attempt}
+        if answer[0] == "undid":
+            checks.undone_by_its_owner(self.subject, self.seen, answer[1], hand.thread)
         if answer[0] == "reused":
             self._reused(answer[1], tool, args)
         self._gone(worker, answer)
