@@ -25,10 +25,11 @@ NEAR = 60
 """How many programs from its seed on may pass before a mutation must have been noticed."""
 
 FOUND = {
+    "another's effect undone first": (10, "owner"),
     "guard only after a rollback": (0, "guard"),
     "guard within one thread": (5, "guard"),
     "guard by what others closed meanwhile": (6, "guard"),
-    "a fork without rights makes effects": (29, "rights"),
+    "a fork without rights makes effects": (16, "rights"),
     "an exception taken for did not happen": (0, "ledger"),
     "a failed retry settles an earlier unknown": (94, "ledger"),
     "did not happen before the deadline": (103, "ledger"),
@@ -36,33 +37,34 @@ FOUND = {
     "a call after its deadline": (35, "ledger"),
     "late evidence refused": (0, "evidence"),
     "a failed redo counts as failed": (1057, "plan"),
-    "a retry when the key is forgotten": (20, "twice"),
+    "a retry when the key is forgotten": (148, "twice"),
     "a retry that outlives the key": (313, "twice"),
-    "an undo repeated that is not safe": (69, "undone twice"),
+    "an undo repeated that is not safe": (26, "undone twice"),
     "a key without occurrence": (0, "keys"),
-    "a key without its line": (26, "twice"),
-    "the same key after a compensation": (101, "keys"),
-    "a key without its run": (56, "keys"),
+    "a key without its line": (29, "keys"),
+    "the same key after a compensation": (71, "keys"),
+    "a key without its run": (68, "twice"),
     "any commit absorbs": (5, "belief"),
     "a close over an unknown": (4, "close"),
-    "an owner that was replaced writes on": (7, "fence"),
+    "an owner that was replaced writes on": (6, "fence"),
+    "two open steps of one label": (26, "step"),
     "two owners of one step": (3, "lease"),
     "calls in flight survive a takeover": (1, "lease"),
     "a run replays what was taken back": (27, "run"),
     "a replay commits": (3, "run"),
     "a replay calls": (9, "run"),
-    "a replay outlives what it replays": (715, "run"),
+    "a replay outlives what it replays": (536, "run"),
     "a run goes on without its past": (502, "run"),
-    "an entry that was left counts": (136, "run"),
+    "an entry that was left counts": (129, "run"),
     "a plan by version range": (6, "plan"),
     "others write during a plan": (0, "history"),
     "an undo that does not ask": (5, "plan"),
     "a stale plan": (19, "after"),
     "anybody undoes": (48, "plan"),
     "what a fork relies on is undone": (48, "plan"),
-    "orphans are undone": (16, "plan"),
+    "orphans are undone": (20, "plan"),
     "what stays is not acknowledged": (195, "after"),
-    "any merge inherits": (6, "owner"),
+    "any merge inherits": (29, "owner"),
     "a merged fork goes on": (6, "history"),
     "an approval not bound to its line": (0, "approval"),
     "an approval not bound to its call": (35, "approval"),
@@ -72,9 +74,9 @@ FOUND = {
     "an approval used twice": (10, "approval"),
     "an approval without end": (884, "approval"),
     "the asker grants": (4, "approval"),
-    "facts as they were": (689, "facts"),
-    "a redo without approval": (120, "approval"),
-    "a budget for each thread": (6, "budget"),
+    "facts as they were": (142, "facts"),
+    "a redo without approval": (2396, "approval"),
+    "a budget for each thread": (95, "budget"),
     "an unknown costs nothing": (19, "budget"),
     "money spent is gone": (6, "budget"),
     "attempts come back": (6, "budget"),
@@ -106,8 +108,9 @@ def test_no_promise_is_broken_in_many_random_programs(part: int) -> None:
 
 WORDS = {
     "new", "resumed", "replays", "called", "recorded", "reused", "retried", "replayed", "undid", "free",
-    "closed", "abandoned", "open", "left", "died", "stopped", "crashed", "woken", "run", "committed",
-    "granted", "resolved", "forked", "merged", "planned", "applied", "paused", "waits", "aborted",
+    "closed", "abandoned", "nothing", "open", "left", "died", "stopped", "crashed", "woken", "run",
+    "committed", "granted", "resolved", "forked", "merged", "planned", "applied", "paused", "waits",
+    "aborted",
 }  # fmt: skip
 REFUSALS = {
     "step_in_progress", "step_lost", "step_open", "effect_unknown", "effect_undone", "effect_stands",
@@ -174,7 +177,7 @@ def test_a_rule_that_is_taken_away_is_missed(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_rule_that_is_taken_away_is_missed_in_other_programs_too(name: str) -> None:
-    assert first_broken(mutated(name), range(2_000_000, 2_030_000)) is not None
+    assert first_broken(mutated(name), range(2_000_000, 2_080_000)) is not None
 
 
 @pytest.mark.parametrize(

@@ -288,14 +288,45 @@ def test_a_step_is_one_owners_until_its_lease_ends() -> None:
 def test_who_was_replaced_writes_nothing() -> None:
     story = Story()
     story.enter()
+    story.call("pay")
     assert story.model.enter("bob", "main", "a", True) == ("resumed",)
     assert story.call("pay") == ("refused", "step_lost")
-    assert story.model.effects() == []
+    assert len(story.model.effects()) == 1
+
+
+def test_two_new_steps_of_one_label_are_one() -> None:
+    """Each is recorded with its first effect. Calls of two would share slots, and so their keys."""
+    story = Story()
+    story.enter()
+    assert story.model.enter("bob", "main", "a", False) == ("new",)
+    story.call("pay")
+    assert story.model.call("bob", "pay", "x", "beside") == ("refused", "step_lost")
+    assert story.world.executed.total() == 1
+
+
+def test_a_step_that_began_before_another_of_its_label_closed_has_keys_of_its_own() -> None:
+    story = Story()
+    story.model.enter("bob", "main", "a", False)
+    story.step("pay", "pay")
+    assert story.model.call("bob", "pay", "x", "beside") == ("called", 3, "done")
+    assert len({story.effect(number).keys for number in (1, 2, 3)}) == 3
+
+
+def test_what_two_go_through_in_one_run_is_recorded_once() -> None:
+    story = Story()
+    story.model.start_run("bob", "main", "nightly")
+    assert story.model.enter("bob", "main", "a", False) == ("new",)
+    run(story, "pay")
+    assert story.model.call("bob", "pay", "x", "beside") == ("refused", "step_lost")
+    assert story.world.executed.total() == 1
 
 
 def test_a_step_that_failed_stays_open_for_its_effects_only() -> None:
     story = Story()
     story.enter()
+    assert story.model.leave(story.worker) == ("nothing",)
+    story.enter()
+    asked(story)
     assert story.model.leave(story.worker) == ("abandoned",)
     assert story.enter() == ("new",)
     story.call("pay")
@@ -509,6 +540,16 @@ def test_a_fork_is_asked_about_its_parents_account() -> None:
     story.worker = "eve"
     story.enter(thread="fork 2")
     assert story.call("pay", "y") == ("called", 2, "done")
+
+
+def test_a_fork_undoes_nothing_of_its_parent() -> None:
+    story = Story()
+    story.model.fork("main", 0, "guard")
+    story.step("pay")
+    story.worker = "bob"
+    story.enter(thread="fork 1")
+    assert story.call("pay", "y", "undo") == ("refused", "cannot_undo", 1)
+    assert story.stands(1) == 1
 
 
 def test_what_a_fork_relies_on_is_kept_unless_it_is_named() -> None:

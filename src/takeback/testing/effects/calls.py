@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from takeback.testing.effects import approvals
 from takeback.testing.effects.ledger import Ledger
 from takeback.testing.effects.outcomes import again, begin, perform, perform_undo
 from takeback.testing.effects.records import STANDING, Effect, Refused, Step
-from takeback.testing.effects.steps import Session, busy, claim, claimed, held
+from takeback.testing.effects.steps import Session, busy, claim, claimed, held, record
 from takeback.testing.effects.tools import TOOLS
 
 Said = tuple[Any, ...]
+
+
+class Wanted(NamedTuple):
+    """A call that is to be made, and what a person says should the guard ask."""
+
+    tool: str
+    args: str
+    choice: str
+    record: Callable[[], None]
+    """Records the step, with the first that it does."""
 
 
 def call(ledger: Ledger, worker: str, session: Session, tool: str, args: str, *, choice: str) -> Said:
@@ -28,14 +39,16 @@ def call(ledger: Ledger, worker: str, session: Session, tool: str, args: str, *,
     if rights == "deny":
         raise Refused("effects_denied")
     beside: tuple[int, ...] = ()
+
+    wanted = Wanted(tool, args, choice, lambda: record(ledger, worker, session, step))
     if rights == "guard":
         found = guard(ledger, step, TOOLS[tool].target)
         if found:
-            answered = answer(ledger, step, found, (tool, args), choice)
+            answered = answer(ledger, step, found, wanted)
             if answered is not None:
                 return answered
             beside = tuple(effect.number for effect in found)
-    return fresh(ledger, step, tool, args, beside)
+    return fresh(ledger, step, wanted, beside)
 
 
 def match(ledger: Ledger, step: Step, tool: str, args: str) -> Effect | None:
@@ -71,7 +84,7 @@ def replay(ledger: Ledger, session: Session, step: Step, tool: str, args: str) -
             return ("replayed", number)
     if ledger.rules.replay_runs_nothing:
         raise Refused("replay_diverged", tool, args)
-    return fresh(ledger, step, tool, args, ())
+    return fresh(ledger, step, Wanted(tool, args, "", lambda: None), ())
 
 
 def guard(ledger: Ledger, step: Step, target: str) -> list[Effect]:
@@ -98,29 +111,30 @@ def guard(ledger: Ledger, step: Step, target: str) -> list[Effect]:
     return [effect for effect in found if (effect.thread, effect.line) != (thread.name, thread.line)]
 
 
-def answer(
-    ledger: Ledger, step: Step, found: list[Effect], wanted: tuple[str, str], choice: str
-) -> Said | None:
+def answer(ledger: Ledger, step: Step, found: list[Effect], wanted: Wanted) -> Said | None:
     """One alone, done and equal: reuse it. Else what the person chose; None is to run beside what stands."""
-    equal = [effect for effect in found if (effect.tool, effect.args, effect.state) == (*wanted, "done")]
-    if len(found) == len(equal) == 1 or (choice == "reuse" and equal):
+    equal = [effect for effect in found if (effect.tool, effect.args, effect.state) == (*wanted[:2], "done")]
+    if len(found) == len(equal) == 1 or (wanted.choice == "reuse" and equal):
+        wanted.record()
         claim(step, equal[0])
         return ("reused", equal[0].number)
-    if choice == "undo":
-        return undo_first(ledger, step, found[0])
-    if choice == "beside":
+    if wanted.choice == "undo":
+        return undo_first(ledger, step, found[0], wanted)
+    if wanted.choice == "beside":
         return None
     raise Refused("effect_stands", *(effect.number for effect in found))
 
 
-def undo_first(ledger: Ledger, step: Step, effect: Effect) -> Said:
+def undo_first(ledger: Ledger, step: Step, effect: Effect, wanted: Wanted) -> Said:
     """Take back what stands before the call is made anew; for the owner alone, not under a fork's feet."""
     undo = TOOLS[effect.tool].undo
     states = {"done", "undo_failed"} | ({"undo_unknown"} if undo == "safe" else set())
-    if effect.owner != step.thread or effect.state not in states or not undo:
+    mine = effect.owner == step.thread or not ledger.rules.undoes_first_its_own
+    if not mine or effect.state not in states or not undo:
         raise Refused("cannot_undo", effect.number)
-    if relied_on(ledger, effect):
+    if relied_on(ledger, effect) and ledger.rules.undoes_first_its_own:
         raise Refused("shared", effect.number)
+    wanted.record()
     effect.decisions = [*effect.decisions, ("undone first by", step.number)]
     return ("undid", effect.number, perform_undo(ledger, effect, busy(step)))
 
@@ -136,10 +150,14 @@ def relied_on(ledger: Ledger, effect: Effect) -> bool:
     )
 
 
-def fresh(ledger: Ledger, step: Step, tool: str, args: str, beside: tuple[int, ...]) -> Said:
+def fresh(ledger: Ledger, step: Step, wanted: Wanted, beside: tuple[int, ...]) -> Said:
     """The intent, in one transaction with the approval and the budget that it uses up; then the call."""
+    tool, args = wanted.tool, wanted.args
+    if not TOOLS[tool].approval:
+        ledger.afford(step.thread, tool, args)
+    wanted.record()  # what is asked is asked for this step
     mine = (ledger.effects[number] for number in step.calls)
-    occurrence = sum((effect.step, effect.tool, effect.args) == (step.number, tool, args) for effect in mine)
+    occurrence = sum((one.step, one.tool, one.args) == (step.number, tool, args) for one in mine)
     slot = (step.thread, step.line, step.run, step.label, step.ord, tool, args, occurrence)
     approval = approvals.needed(ledger, slot, 0, step.line)
     ledger.afford(step.thread, tool, args)

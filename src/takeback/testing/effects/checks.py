@@ -171,16 +171,26 @@ def _places(
     unused = not any(effect.number == use for use, _ in seen.uses)
     if effect.number in seen.unclaimed and unused and not orphans:
         return {"orphan"}
-    relied = any(
-        thread.name != plan.thread
-        and thread.rights != "deny"
-        and not thread.read_only
-        and effect.number in seen.believed(seen.head(thread.name))
-        for thread in subject.threads()
-    )
-    if relied and not shared:
+    if relied_on(subject, seen, effect.number, plan.thread) and not shared:
         return {"shared"}
     return {"compensate" if TOOLS[effect.tool].undo else "stays"}
+
+
+def relied_on(subject: Subject, seen: Witness, number: int, by_other_than: str) -> bool:
+    """Whether another thread that has a right to effects believes it."""
+    return any(
+        thread.name != by_other_than
+        and thread.rights != "deny"
+        and not thread.read_only
+        and number in seen.believed(seen.head(thread.name))
+        for thread in subject.threads()
+    )
+
+
+def undone_by_its_owner(subject: Subject, seen: Witness, number: int, thread: str) -> None:
+    """What a step takes back before it calls anew is its thread's own, and nobody else counts on it."""
+    need(seen.owners[number] == thread, "owner", thread, "undid", number, "of", seen.owners[number])
+    need(not relied_on(subject, seen, number, thread), "owner", thread, "undid", number, "that is relied on")
 
 
 def plan_was_kept(subject: Subject, seen: Witness, world: World, plan: PlanSeen) -> None:

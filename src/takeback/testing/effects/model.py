@@ -180,7 +180,7 @@ class Model:
         session = self._sessions.get(worker)
         if session is None or session.thread != thread:
             session = self._sessions[worker] = Session(thread)
-        if session.step is not None:
+        if session.step is not None or session.pending is not None:
             raise Refused("step_open")
         return session
 

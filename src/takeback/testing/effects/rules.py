@@ -10,6 +10,7 @@ class Rules(msgspec.Struct, frozen=True):
     guards_everywhere: bool = True
     guards_family: bool = True
     guards_by_what_was_seen: bool = True
+    undoes_first_its_own: bool = True
     rights_are_kept: bool = True
     # what a call may have come to
     exception_is_unknown: bool = True
@@ -31,6 +32,7 @@ class Rules(msgspec.Struct, frozen=True):
     only_close_uses: bool = True
     close_needs_outcomes: bool = True
     owner_is_fenced: bool = True
+    one_open_step: bool = True
     lease_is_exclusive: bool = True
     take_over_loses_calls: bool = True
     runs_follow_lineage: bool = True

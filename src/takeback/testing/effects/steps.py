@@ -18,6 +18,8 @@ class Session(msgspec.Struct):
     positions: dict[str, int] = {}
     """How many steps of each label this run has closed or replayed since it was started."""
     step: int | None = None
+    pending: Step | None = None
+    """A new step, which is recorded with its first effect; before that nobody else knows of it."""
     attempt: int = 0
     replays: bool = False
     line: int = 0
@@ -37,14 +39,12 @@ def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: 
         return "replays"
     if session.run and position > len(recorded) and ledger.rules.run_needs_its_past:
         raise Refused("run_lost", session.run)
-    step = _open(ledger, session, label)
-    fresh = step is None
+    session.replays = False
+    step = find_open(ledger, session, label)
     if step is None:
-        step = Step(
-            len(ledger.steps) + 1, thread.name, thread.line, session.run, label, _ord(ledger, session, label)
-        )
-        ledger.steps[step.number] = step
-    elif (
+        session.pending = Step(0, thread.name, thread.line, session.run, label, 0, base=thread.head)
+        return "new"
+    if (
         step.owner not in ("", worker)
         and ledger.now <= step.lease
         and not take_over
@@ -53,13 +53,32 @@ def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: 
         raise Refused("step_in_progress", step.owner)
     if ledger.rules.take_over_loses_calls:
         _lose_calls(ledger, step)
-    step.attempt, step.base = step.attempt + 1, thread.head
+    _own(ledger, worker, session, step)
+    step.base = thread.head
+    return "resumed"
+
+
+def record(ledger: Ledger, worker: str, session: Session, step: Step) -> None:
+    """A new step becomes the open one of its label, unless somebody else's is, or was, meanwhile."""
+    if step is not session.pending:
+        return
+    recorded = ledger.recorded(step.thread, step.run, step.label)
+    moved = bool(step.run) and len(recorded) != session.positions.get(step.label, 0)
+    if ledger.rules.one_open_step and (moved or find_open(ledger, session, step.label) is not None):
+        raise Refused("step_lost")
+    step.number, step.ord = len(ledger.steps) + 1, _ord(ledger, session, step.label)
+    ledger.steps[step.number] = step
+    session.pending = None
+    _own(ledger, worker, session, step)
+
+
+def _own(ledger: Ledger, worker: str, session: Session, step: Step) -> None:
+    step.attempt += 1
     step.owner, step.lease = worker, ledger.now + LEASE
-    session.step, session.attempt, session.replays = step.number, step.attempt, False
-    return "new" if fresh else "resumed"
+    session.step, session.attempt = step.number, step.attempt
 
 
-def _open(ledger: Ledger, session: Session, label: str) -> Step | None:
+def find_open(ledger: Ledger, session: Session, label: str) -> Step | None:
     line = ledger.threads[session.thread].line
     wanted = (session.thread, line, session.run, label, "open")
     for step in ledger.steps.values():
@@ -92,10 +111,15 @@ def busy(step: Step) -> str:
 
 def held(ledger: Ledger, worker: str, session: Session) -> Step:
     """The worker's open step, if it is still its own; every write but a late outcome goes through here."""
+    thread = ledger.threads[session.thread]
+    if session.pending is not None:
+        ledger.writable(session.thread)
+        if session.pending.line != thread.line:
+            raise Refused("step_lost")
+        return session.pending
     if session.step is None:
         raise Refused("no_step")
     step = ledger.steps[session.step]
-    thread = ledger.threads[session.thread]
     if session.replays:
         if session.line != thread.line and ledger.rules.replay_is_fenced:
             raise Refused("step_lost")
@@ -118,7 +142,7 @@ def claim(step: Step, effect: Effect) -> None:
 
 def claimed(step: Step, number: int) -> bool:
     """In this attempt."""
-    return step.claims.get(number, 0) == step.attempt
+    return step.claims.get(number, -1) == step.attempt
 
 
 def close(ledger: Ledger, worker: str, session: Session) -> Ref | None:
@@ -127,6 +151,8 @@ def close(ledger: Ledger, worker: str, session: Session) -> Ref | None:
     A replay ends without one. Refused over what nobody knows, and over what was claimed and is undone.
     """
     step = held(ledger, worker, session)
+    if not session.replays:
+        record(ledger, worker, session, step)
     session.positions = {**session.positions, step.label: session.positions.get(step.label, 0) + 1}
     try:
         ref = _close(ledger, session, step)
@@ -166,15 +192,15 @@ def _close(ledger: Ledger, session: Session, step: Step) -> Ref | None:
 def leave(ledger: Ledger, worker: str, session: Session) -> str:
     """The body raised: the step stays open if it has effects, else it is abandoned."""
     step = held(ledger, worker, session)
-    session.step = None
+    pending, session.pending, session.step = session.pending, None, None
     if not ledger.rules.position_counts_closed:
         session.positions = {**session.positions, step.label: session.positions.get(step.label, 0) + 1}
     if session.replays:
         return "left"
     step.owner = ""
-    if not step.calls:
+    if pending is None and not step.calls:
         step.state = "abandoned"
-    return step.state
+    return "nothing" if pending is not None else step.state
 
 
 def commit(ledger: Ledger, name: str) -> Ref:

@@ -56,6 +56,12 @@ class PlanSeen(msgspec.Struct, frozen=True):
 class Subject(Protocol):
     """Each verb answers; none raises. The world that it was made with decides how calls go.
 
+    Whoever puts a real engine behind this declares the tools of `tools.TOOLS`, whose bodies call
+    `world.call(name, takeback.effect_key())`, and whose undos call `world.take_back` with the key of what
+    they undo; `NotDone` becomes takeback's own, and `Lost` may stay what it is. On `Died` nothing more is
+    written in the worker's name. On `Stopped` the worker stands still until `wake`, which asks the clock,
+    calls `world.finish` and records the outcome. Lifetimes are those of `tools`, in units of `world.now`.
+
     Workers are named by the caller, and a name is never used again once its worker died. Threads are
     named `main`, `fork 1`, …; versions count from 0; plans, approvals and calls that hang, from 1.
     """
@@ -74,7 +80,7 @@ class Subject(Protocol):
         ...
 
     def leave(self, worker: str) -> Answer:
-        """The body raised: ("open",) · ("abandoned",) · ("left",)"""
+        """The body raised: ("open",) · ("abandoned",) · ("nothing",) recorded yet · ("left",) a replay"""
         ...
 
     def start_run(self, worker: str, thread: str, run: str) -> Answer:

@@ -25,7 +25,7 @@ def need(holds: bool, promise: str, *what: object) -> None:
 
 
 class Opened(msgspec.Struct):
-    """An open step."""
+    """An open step; one that nobody has recorded yet is known to its worker alone."""
 
     place: Place
     serial: int
@@ -75,6 +75,7 @@ class Witness:
         self.bookmarks: list[Ref] = []
         self.read_only: set[str] = set()
         self._serial = 0
+        self._recorded: set[int] = set()
         self._lineages: dict[Ref, frozenset[Ref]] = {}
 
     # --- histories
@@ -147,7 +148,7 @@ class Witness:
         need((word == "resumed") == (one is not None), "step", place, "was told", word)
         if one is None:
             self._serial += 1
-            one = self.open[place] = Opened(place, self._serial)
+            one = Opened(place, self._serial)
         theirs = one.owner not in ("", worker) and now <= one.lease
         need(not theirs or take_over, "lease", worker, "came in where", one.owner, "is at work")
         one.owner, one.attempt, one.lease = worker, one.attempt + 1, now + LEASE
@@ -160,9 +161,21 @@ class Witness:
         one = hand.opened
         need(one is not None, "fence", worker, "wrote without a step")
         assert one is not None
+        if one.serial not in self._recorded:
+            self._record(one, hand)
         owns = (one.owner, one.attempt) == (worker, hand.attempt) and self.open.get(one.place) is one
         need(owns, "fence", worker, "wrote in a step that is not its own any more")
         return one
+
+    def _record(self, one: Opened, hand: Hand) -> None:
+        """The first that is written in a new step: there is no other of its label; in a run it is next."""
+        thread, line, run, label = one.place
+        need(line == self.lines[thread], "fence", one.place, "is on a line that is over")
+        need(one.place not in self.open, "step", one.place, "is open twice")
+        next_ = hand.positions.get(label, 0) == self.recorded(thread, run, label)
+        need(not run or next_, "run", one.place, "was recorded by somebody else meanwhile")
+        self._recorded.add(one.serial)
+        self.open[one.place] = one
 
     def free(self, thread: str) -> None:
         """A plan has begun: whoever was in a step of the thread is out."""

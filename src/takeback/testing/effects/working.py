@@ -124,6 +124,8 @@ class Working(ABC):
             step.made = [*step.made, one.number]
         if answer[0] in ("called", "retried", "recorded", "reused") or answer[2:] == ("call",):
             step.claims = {**step.claims, answer[1]: step.attempt}
+        if answer[0] == "undid":
+            checks.undone_by_its_owner(self.subject, self.seen, answer[1], hand.thread)
         if answer[0] == "reused":
             self._reused(answer[1], tool, args)
         self._gone(worker, answer)
@@ -150,7 +152,7 @@ class Working(ABC):
             may = checks.may_stand(self.subject, self.seen, hand.opened, TOOLS[tool].target)
             need(sorted(answer[2:]) == may, "guard", "asks about", answer[2:], "where there is", may)
         if answer[1] == "approval_required" and hand.opened is not None:
-            asked = self._for(hand.opened, tool, args)
+            asked = self._for(self.seen.rightful(worker), tool, args)
             if not self.seen.asked.get(answer[2]):
                 self.seen.asked[answer[2]] = asked
 
@@ -215,7 +217,7 @@ class Working(ABC):
             if answer[1] == "step_lost":
                 self.seen.hands[worker] = Hand(hand.thread)
             return
-        if not hand.replays:
+        if not hand.replays and answer[0] != "nothing":
             step = self.seen.rightful(worker)
             step.owner = ""
             if answer[0] == "abandoned":
