@@ -187,6 +187,8 @@ def _begun_or_asked(session: Session, spec: Spec) -> Replay | Execute:
         try:
             return calls.begin(session, spec)
         except EffectStands as stands:
+            if any(effect.owner != session.cell.thread for effect in stands.standing):
+                raise  # what another thread owns is that one's to take back
             for effect in stands.standing:
                 undo_one(session.book, effect)
 

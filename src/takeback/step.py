@@ -155,7 +155,7 @@ class Step(Generic[S]):
             base,
             self.label,
             None if run is None else run.id,
-            entry=0 if run is None else run.entries(self.label),
+            entry=0 if run is None else run.behind(self.label),
             wait=self._wait,
             take_over=self._take_over,
         )
@@ -170,6 +170,8 @@ class Step(Generic[S]):
         if self._session is not None:
             steps.release(self._session)
             self._session = None
+        if self._thread._run is not None:
+            self._thread._run.passed(self.label)
 
     def _leave(self, error: BaseException) -> None:
         """The body raised, or the end was refused: the step stays open where it has effects."""
@@ -202,20 +204,22 @@ class Run:
 
     def __init__(self, thread: Handle[Any], name: str) -> None:
         self._thread, self.id = thread, name
-        self._entered: dict[str, int] = {}
+        self._ended: dict[str, int] = {}
 
-    def entries(self, label: str) -> int:
-        """How many steps of this label the run has entered before this one."""
-        count = self._entered.get(label, 0)
-        self._entered[label] = count + 1
-        return count
+    def behind(self, label: str) -> int:
+        """How many steps of this label the run has ended, here or in an earlier life."""
+        return self._ended.get(label, 0)
+
+    def passed(self, label: str) -> None:
+        """A step of this label has ended. One whose body raised has not: the next entry resumes it."""
+        self._ended[label] = self.behind(label) + 1
 
     def __enter__(self) -> Self:
         if self._thread._run is not None:
             raise BadRequest(
                 f"the run {self._thread._run.id!r} is open on this handle", thread=self._thread.name
             )
-        self._entered = {}
+        self._ended = {}
         self._thread._run = self
         return self
 

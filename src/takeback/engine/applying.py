@@ -164,7 +164,7 @@ class _AtOnce:
 
     def rows(self, _: Checkpoint) -> list[Row]:
         job = self.job
-        if not job.book.seq:
+        if not job.book.seq and job.move.kind != "merge":
             return []
         if job.move.kind == "merge":
             other = job.ctx.tip(job.move.target.thread)

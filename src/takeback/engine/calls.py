@@ -266,7 +266,7 @@ def _retry(session: Session, effect: Effect) -> Execute:
         clock = book.clock()
         begun = _replace(
             now, state="begun", attempts=now.attempts + 1, executor=session.cell.owner, intent_us=clock,
-            deadline_us=clock + (now.deadline_us - now.intent_us),
+            deadline_us=min(clock + now.deadline_us - now.intent_us, now.first_us + (now.key_ttl_us or DAY_US)),
         )  # fmt: skip
         return Change([begun], answer=begun, rows=[_on_line(session)])
 

@@ -94,14 +94,11 @@ def ask(session: Session, question: str, options: dict[str, Any]) -> ApprovalCel
 
 def merging(ctx: Context, book: Book, tip: Tip, other: Tip) -> list[Entry]:
     """A fork that comes home: what it owns is the thread's from now on, and it acts no more."""
-    if not book.effects or not _descends(ctx, other, tip.info.uid):
+    if not _descends(ctx, other, tip.info.uid):
         return []
-    lineage = book.lineage(other.pointer)
     uid = other.info.uid
     taken: list[Entry] = [
-        msgspec.structs.replace(e, owner=tip.info.uid)
-        for e in book.effects.values()
-        if e.owner == uid and believed(e, lineage)
+        msgspec.structs.replace(e, owner=tip.info.uid) for e in book.effects.values() if e.owner == uid
     ]
     if any(step.thread == uid and book.of_step(step.id) for step in book.open_steps(uid)):
         raise BadRequest(
