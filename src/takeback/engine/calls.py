@@ -242,7 +242,7 @@ def _again(session: Session, effect: Effect) -> Replay | Execute:
         effect.repeat == "keyed"
         and effect.state == "unknown"
         and effect.step == session.cell.id
-        and session.book.clock() < effect.first_us + (effect.key_ttl_us or DAY_US)
+        and session.book.clock() < _forgotten(effect)
     )
     if not remembered:
         raise EffectUnknown(
@@ -252,6 +252,11 @@ def _again(session: Session, effect: Effect) -> Replay | Execute:
             hint=f"`takeback effects resolve {effect.number} --happened` or --did-not, when you know",
         )
     return _retry(session, effect)
+
+
+def _forgotten(effect: Effect) -> int:
+    """When the provider may know its key no more."""
+    return effect.first_us + (effect.key_ttl_us or DAY_US)
 
 
 def _retry(session: Session, effect: Effect) -> Execute:
@@ -266,7 +271,7 @@ def _retry(session: Session, effect: Effect) -> Execute:
         clock = book.clock()
         begun = _replace(
             now, state="begun", attempts=now.attempts + 1, executor=session.cell.owner, intent_us=clock,
-            deadline_us=min(clock + now.deadline_us - now.intent_us, now.first_us + (now.key_ttl_us or DAY_US)),
+            deadline_us=min(clock + now.deadline_us - now.intent_us, _forgotten(now)),
         )  # fmt: skip
         return Change([begun], answer=begun, rows=[_on_line(session)])
 
