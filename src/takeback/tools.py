@@ -72,6 +72,7 @@ class Tool(Generic[P, R]):
         self.raw, self.declared = function, declared
         self.signature = inspect.signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
+        self._object = _object_of(function, self.signature)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -103,7 +104,7 @@ class Tool(Generic[P, R]):
                 named |= value
             elif kind is inspect.Parameter.VAR_POSITIONAL:
                 named[name] = list(value)
-            elif name not in ("self", "cls"):
+            elif name != self._object:
                 named[name] = value
         return named
 
@@ -323,6 +324,13 @@ def _check_undo(d: Declared, known: set[str]) -> None:
             f"{d.name}: its undo wants {', '.join(lacking)}, which the call does not have",
             hint="An undo is called with those of the call's arguments that it names, and `result`",
         )
+
+
+def _object_of(function: Callable[..., Any], signature: inspect.Signature) -> str | None:
+    """The parameter that brings a method its object; None for a function, whatever its parameters are called."""
+    around = getattr(function, "__qualname__", "").rpartition(".")[0]
+    first = next(iter(signature.parameters), None)
+    return first if around and not around.endswith("<locals>") and first in ("self", "cls") else None
 
 
 def _fields(template: str) -> list[str]:
