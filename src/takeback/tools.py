@@ -292,7 +292,7 @@ def _check(made: Tool[..., Any]) -> None:
             if field not in known:
                 raise BadTool(
                     f"{d.name}: {what}={template!r} names {field!r}, which is no argument",
-                    hint="Its arguments: " + ", ".join(known),
+                    hint="Its arguments: " + ", ".join(made.signature.parameters),
                 )
     for name, argument in d.cost.items():
         if argument not in known:
@@ -327,7 +327,7 @@ def _check_undo(d: Declared, known: set[str]) -> None:
 
 
 def _object_of(function: Callable[..., Any], signature: inspect.Signature) -> str | None:
-    """The parameter that brings a method its object; None for a function, whatever its parameters are called."""
+    """The parameter that brings a method its object; None for a function, whatever its arguments are named."""
     around = getattr(function, "__qualname__", "").rpartition(".")[0]
     first = next(iter(signature.parameters), None)
     return first if around and not around.endswith("<locals>") and first in ("self", "cls") else None

@@ -1,4 +1,4 @@
-"""What the tests of effects share: a store, a clock that is set by hand, and a world that counts what happened."""
+"""What the tests of effects share: a store, a clock that is set by hand, and a world that counts."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def test_the_registry_lists_what_is_declared_as_plain_data():
 
 
 def test_a_handler_that_is_not_there_says_how_to_bring_it():
-    with pytest.raises(errors.HandlerMissing, match="no nowhere@7.*--app"):
+    with pytest.raises(errors.HandlerMissing, match=r"no nowhere@7.*--app"):
         registry.tool("nowhere@7")
     with pytest.raises(errors.HandlerMissing, match="no nowhere@7"):
         registry.undoing("nowhere@7")
