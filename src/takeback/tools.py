@@ -6,7 +6,7 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 import msgspec
 
@@ -132,10 +132,18 @@ class Tool(Generic[P, R]):
             approve=bool(approve), facts=facts,
         )  # fmt: skip
 
+    @functools.cached_property
+    def _returns(self) -> Any:
+        """What the function says that it returns; a type that only type checkers see is not looked for."""
+        try:
+            return get_type_hints(self.raw).get("return")
+        except (NameError, AttributeError, TypeError):
+            return None
+
     def load(self, value: Any) -> Any:
         """A recorded result as what the function says that it returns."""
-        returns = self.signature.return_annotation
-        if isinstance(returns, str) or returns in (inspect.Signature.empty, None, Any):
+        returns = self._returns
+        if returns in (inspect.Signature.empty, None, Any):
             return value
         if hasattr(returns, "model_validate"):
             return returns.model_validate(value)

@@ -507,9 +507,7 @@ def test_a_thread_of_execution_is_bound_to_the_step(trip, do, world):
 def test_many_threads_of_execution_in_one_step(trip, do, world):
     """Each call is recorded once, under its own key."""
     with trip.step("book") as s:
-        threads = [
-            threading.Thread(target=s.bind(do.put), args=(f"name {n}", n)) for n in range(16)
-        ]
+        threads = [threading.Thread(target=s.bind(do.put), args=(f"name {n}", n)) for n in range(16)]
         for thread in threads:
             thread.start()
         for thread in threads:
