@@ -175,7 +175,7 @@ def settle(effect: Effect, state: str, book: Book, **fields: Any) -> Effect:
 
 def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str | None) -> Effect:
     """A person's word on an unknown effect; not an agent's, and not while the call may be on its way."""
-    if not by or by in (effect.executor, _agent(ctx, effect)):
+    if not by or by in (effect.actor, _agent(ctx, effect)):
         raise NotForAgents(
             f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
             hint="Name who says so: actor=, or --actor",
