@@ -349,6 +349,8 @@ def _intent(
 ) -> Effect:
     book = session.book
     occurrence = sum(1 for e in book.of_step(cell.id) if e.args_hash == spec.hashed)
+    while slot(cell, spec.tool, spec.hashed, occurrence) in book.effects:
+        occurrence += 1  # of a step of the same number, which a handle that had not read it made
     args, held = blob(spec.args)
     objects.update(held)
     before: Blob | None = None
