@@ -271,8 +271,12 @@ def signature(start: str, parameters: list[str], returns: str, indent: str) -> l
 
 
 def from_line(module: str, names: set[str]) -> str:
-    # Constants, then classes, then the rest: the order in which imports are sorted.
-    ordered = sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    # Constants, then classes, then the rest: the order in which imports are sorted. One capital letter alone
+    # counts as a class.
+    def place(name: str) -> tuple[bool, bool, str]:
+        return (not (name.isupper() and len(name) > 1), not name[0].isupper(), name)
+
+    ordered = sorted(names, key=place)
     return f"from {module} import {', '.join(ordered)}"
 
 

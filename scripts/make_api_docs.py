@@ -69,7 +69,7 @@ def _value(name: str, thing: Any) -> str:
     if inspect.isfunction(thing):
         return f"### {name}\n\n`{name}{_signature(thing)}`\n\n{_doc(thing)}\n"
     if not inspect.isclass(thing):
-        return f"### {name}\n\n`{thing!r}`: {_doc(type(thing))}\n"
+        return f"### {name}\n\n`{_shown(thing)}`: {_doc(type(thing))}\n"
     fields = [f"`{field}`" for field in getattr(thing, "__struct_fields__", ())]
     members = [f"`{m}`" if isinstance(v, property) else f"`{m}()`" for m, v in _members(thing)]
     lines = [f"### {name}\n", f"{_doc(thing)}\n"]
@@ -105,6 +105,12 @@ def _signature(thing: Any) -> str:
     text = str(inspect.signature(thing))
     text = re.sub(r"\(self(, )?", "(", text)
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
+
+
+def _shown(thing: Any) -> str:
+    """A value as the page names it: without the address that `object.__repr__` gives."""
+    plain = type(thing).__repr__ is object.__repr__
+    return f"<{type(thing).__name__}>" if plain else repr(thing)
 
 
 def _doc(thing: Any) -> str:

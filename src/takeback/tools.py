@@ -6,7 +6,7 @@ import functools
 import inspect
 import string
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, ParamSpec, TypeVar, cast, get_type_hints, overload
 
 import msgspec
 
@@ -72,6 +72,7 @@ class Tool(Generic[P, R]):
         self.raw, self.declared = function, declared
         self.signature = inspect.signature(function)
         self.is_async = inspect.iscoroutinefunction(function)
+        self._object = _object_of(function, self.signature)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -103,7 +104,7 @@ class Tool(Generic[P, R]):
                 named |= value
             elif kind is inspect.Parameter.VAR_POSITIONAL:
                 named[name] = list(value)
-            elif name not in ("self", "cls"):
+            elif name != self._object:
                 named[name] = value
         return named
 
@@ -131,10 +132,18 @@ class Tool(Generic[P, R]):
             approve=bool(approve), facts=facts,
         )  # fmt: skip
 
+    @functools.cached_property
+    def _returns(self) -> Any:
+        """What the function says that it returns; a type that only type checkers see is not looked for."""
+        try:
+            return get_type_hints(self.raw).get("return")
+        except (NameError, AttributeError, TypeError):
+            return None
+
     def load(self, value: Any) -> Any:
         """A recorded result as what the function says that it returns."""
-        returns = self.signature.return_annotation
-        if isinstance(returns, str) or returns in (inspect.Signature.empty, None, Any):
+        returns = self._returns
+        if returns in (inspect.Signature.empty, None, Any):
             return value
         if hasattr(returns, "model_validate"):
             return returns.model_validate(value)
@@ -291,7 +300,7 @@ def _check(made: Tool[..., Any]) -> None:
             if field not in known:
                 raise BadTool(
                     f"{d.name}: {what}={template!r} names {field!r}, which is no argument",
-                    hint="Its arguments: " + ", ".join(known),
+                    hint="Its arguments: " + ", ".join(made.signature.parameters),
                 )
     for name, argument in d.cost.items():
         if argument not in known:
@@ -323,6 +332,13 @@ def _check_undo(d: Declared, known: set[str]) -> None:
             f"{d.name}: its undo wants {', '.join(lacking)}, which the call does not have",
             hint="An undo is called with those of the call's arguments that it names, and `result`",
         )
+
+
+def _object_of(function: Callable[..., Any], signature: inspect.Signature) -> str | None:
+    """The parameter that brings a method its object; None for a function, whatever its arguments are named."""
+    around = getattr(function, "__qualname__", "").rpartition(".")[0]
+    first = next(iter(signature.parameters), None)
+    return first if around and not around.endswith("<locals>") and first in ("self", "cls") else None
 
 
 def _fields(template: str) -> list[str]:

@@ -31,6 +31,9 @@ def holds(repo: Repo) -> dict[str, Any]:
             "rows": [(row.version, row.kind, row.reason) for row in rows],
             "states": [thawed(thread.at(row.version).state) for row in rows],
             "labels": thread.labels,
+            "effects": [(e.number, e.state, e.redo, len(e.uses)) for e in thread.effects()],
+            "approvals": [(each.number, each.state) for each in thread.approvals(None)],
+            "budget": thread.budget(),
         }
     return {"threads": threads, "audit": [(entry.action, entry.thread) for entry in repo.audit()]}
 
@@ -43,7 +46,9 @@ def sound(repo: Repo) -> None:
 
 
 def writable(repo: Repo) -> None:
-    """The next write of each thread, and a new thread, succeed."""
+    """The next write of each thread, and a new thread, succeed; plans that hold one can be given up."""
+    for plan in repo.recover(settle=False).plans:
+        plan.abort("for the next write")
     for info in repo.threads():
         thread = repo.thread(info.name)
         before = thread.version

@@ -11,6 +11,7 @@ import pytest
 from tests.crash.stores import copy, holds, incompressible, on, sound, writable
 
 import takeback
+from takeback import errors
 from takeback.repo import Repo
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Child, ChildFailed, Disk, Kill, in_child
@@ -29,6 +30,38 @@ def _spill(repo: Repo, _: Path) -> None:
 def _step(repo: Repo, _: Path) -> None:
     with repo.thread("main").step("book") as step:
         step.state["to"] = "NYC"
+
+
+def _broken(receipt: str) -> None:
+    raise errors.NotDone(f"{receipt} cannot be cancelled now")
+
+
+@takeback.tool(name="kill_points_booking", undo=_broken, requires_approval=True)
+def _booking(receipt: str) -> str:
+    return receipt
+
+
+@takeback.tool("transactional", name="kill_points_note", undo=lambda text: None)
+def _note(text: str) -> str:
+    return text
+
+
+def _fill_a_ledger(repo: Repo) -> None:
+    """A call that waits for a yes, a note written in the store's own transaction, and a plan that stopped."""
+    asking = repo.thread("asking", agent="agent", initial={})
+    with pytest.raises(errors.ApprovalRequired), asking.step("book"):
+        _booking("one")
+    with repo.thread("noted", initial={}).step("note"):
+        _note("hello")
+    paused = repo.thread("paused", initial={})
+    for _ in range(2):
+        try:
+            with paused.step("book"):
+                _booking("two")
+        except errors.ApprovalRequired as asked:
+            asked.approval.grant(actor="ada")
+    with pytest.raises(errors.PlanPaused):
+        paused.plan_undo().apply()
 
 
 ACTS: dict[str, Act] = {
@@ -55,6 +88,10 @@ ACTS: dict[str, Act] = {
     "seal": lambda repo, _: repo.thread("main").seal().version,
     "delete": lambda repo, _: repo.thread("main").delete(reason="gone"),
     "import": lambda repo, folder: repo.import_(folder / "brought.tbx", name="brought"),
+    "budget": lambda repo, _: repo.thread("noted").budget({"money": 5}),
+    "grant": lambda repo, _: repo.thread("asking").approval(1).grant(actor="ada"),
+    "undo of a note": lambda repo, _: repo.thread("noted").undo_effect(1),
+    "abort": lambda repo, _: repo.recover(settle=False).plans[0].abort("enough"),
 }
 
 WRITES_OBJECTS = {"thread", "initial", "commit", "commit of many objects", "commit larger than the cache",
@@ -98,6 +135,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         repo.thread("undone", initial={"n": 0}).commit({"n": 1})
         repo.thread("undone").undo()
         fill_a_leaf(repo)
+        _fill_a_ledger(repo)
     return folder
 
 

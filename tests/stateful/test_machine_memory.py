@@ -195,8 +195,8 @@ def rollback_goes_one_too_far(patch):
     """A rollback restores the version after the one that was asked for."""
     exact = rollback.to_checkpoint
 
-    def beside(tip, target):
-        return exact(tip, tip.head if target.version + 1 == tip.head.version else target)
+    def beside(tip, target, **scope):
+        return exact(tip, tip.head if target.version + 1 == tip.head.version else target, **scope)
 
     patch.setattr(rollback, "to_checkpoint", beside)
 
@@ -362,9 +362,9 @@ def equal_commits_make_no_version(patch):
     """An explicit commit of an equal state is passed over."""
     publish = commit.publish
 
-    def lazy(ctx, tip, draft):
+    def lazy(ctx, tip, draft, *beside, **lock):
         same = draft.kind == "commit" and draft.root == tip.head.state_root
-        return tip if same else publish(ctx, tip, draft)
+        return tip if same else publish(ctx, tip, draft, *beside, **lock)
 
     patch.setattr(commit, "publish", lazy)
 

@@ -111,6 +111,7 @@ def scenario(tb: Any, folder: Path) -> Asked:
     said += [(yield diff.as_json_patch()), len(diff), bool(diff), str(diff), diff.before, diff.after]
     said += [(yield from taken_back(trip)), (yield from other_lines(tb, trip))]
     said += [(yield from whole(tb, trip, folder)), (yield from mistakes(tb, trip))]
+    said += [(yield from acting(tb)), (yield from asking(tb))]
     return [*said, (yield trip.history()), (yield trip.history(newest_first=False, inherited=True))]
 
 
@@ -164,6 +165,72 @@ def mistakes(tb: Any, trip: Any) -> Asked:
     said += [(yield from refused(lambda: setattr(trip, "state", {})))]
     new = yield tb.thread("nothing yet")
     return [*said, (yield from refused(new.history)), (yield from refused(lambda: new.state))]
+
+
+def _cancel(seat: str, result: str) -> None:
+    assert result == f"ticket {seat}"
+
+
+@takeback.tool(name="aio_book", undo=_cancel, cost={"money": "cents"})
+def book(seat: str, cents: int) -> str:
+    return f"ticket {seat}"
+
+
+@takeback.tool(name="aio_post")
+def post(text: str) -> None:
+    raise OSError("the line is dead")
+
+
+def acting(tb: Any) -> Asked:
+    trip = yield tb.thread("acting", agent="planner", initial={"n": 0})
+    said: list[Any] = [(yield trip.budget({"money": 90})), (yield trip.autopilot)]
+    for _ in range(2):  # the second time it is gone through again
+        job = yield entered(trip.run("job"))
+        s = yield entered(trip.step("book"))
+        said += [s.attempt, s.replayed, book("1A", 40)]
+        with s.deciding("beside"):
+            said += [s.bind(book)("1B", 50)]
+        yield left(s)
+        yield left(job)
+    said += [len((yield trip.effects())), (yield trip.effect(1)).shown, (yield trip.budget())]
+    said += [(yield trip.undo_effect(2)).state, (yield trip.discrepancies()).lines()]
+    plan = yield trip.plan_undo()
+    said += [plan.calm, [effect.number for effect in plan.effects.undone], str((yield plan.apply()))[:9]]
+    s = yield entered(trip.step("post"))
+    try:
+        post("hello")
+    except OSError as broken:
+        said += [str(broken), len(broken.__notes__)]
+    said += [
+        (yield from refused(lambda: left(s))),
+        (yield from refused(lambda: trip.resolve(3, happened=True))),
+    ]
+    said += [(yield trip.resolve(3, happened=True, actor="ada")).state, (yield tb.work())]
+    return [*said, [effect.number for effect in (yield tb.recover()).effects]]
+
+
+def asking(tb: Any) -> Asked:
+    trip = yield tb.thread("asking", agent="planner", initial={"n": 0})
+    yield trip.set_autopilot()
+    said: list[Any] = [(yield trip.autopilot)]
+    s = yield entered(trip.step("ask"))
+    said += [(yield from refused(lambda: trip.pause("Which?", {"a": 1}))), (yield from paused(post, "x"))]
+    yield left(s)
+    said += [(yield trip.resume("a", actor="ada")).state, len((yield trip.approvals()))]
+    asked = yield trip.approval(2)
+    said += [asked.shown, len((yield tb.approvals()))]
+    s = yield entered(trip.step("ask"))
+    said += [s.attempt, (yield trip.pause("Which?", {"a": 1}))]
+    yield left(s)
+    return said
+
+
+def paused(call: Callable[..., Any], *args: Any) -> Asked:
+    try:
+        call(*args)
+    except TakebackError as error:
+        return [type(error).__name__, error.what]
+    yield
 
 
 def refused(ask: Callable[[], Any]) -> Generator[Any, Any, TakebackError]:
@@ -261,9 +328,11 @@ def test_the_same_program_gives_the_same(tmp_path: Path, url: str) -> None:
 def test_the_program_uses_every_member() -> None:
     """A verb that is new must be added to it, or its async form is tried nowhere."""
     program = "".join(
-        inspect.getsource(part) for part in (scenario, taken_back, other_lines, whole, mistakes)
+        inspect.getsource(part)
+        for part in (scenario, taken_back, other_lines, whole, mistakes, acting, asking)
     )
-    elsewhere = {"close", "digest"}  # below, and what differs from run to run
+    # Below, what differs from run to run, and what a step asks its run.
+    elsewhere = {"close", "digest", "entries"}
     assert {name for _, name in MEMBERS if not re.search(rf"\.{name}\b", program)} <= elsewhere
 
 

@@ -57,7 +57,8 @@ def test_an_attribute_without_a_type_is_refused(script: Any, monkeypatch: pytest
 
     def changed(module: Any) -> ast.Module:
         text = ast.unparse(tree(module))
-        return ast.parse(text.replace("self.standing: list[str] = []", "self.standing = []"))
+        assert "self.standing: list[str] = " in text
+        return ast.parse(text.replace("self.standing: list[str] = ", "self.standing = "))
 
     monkeypatch.setattr(script, "tree", changed)
     with pytest.raises(TypeError, match=r"Receipt\.standing is set without a type"):

@@ -185,7 +185,8 @@ def test_what_a_plan_says_to_programs(trip):
                     {"op": "remove", "path": "/messages/1", "before": "b"},
                     {"op": "remove", "path": "/messages/0", "before": "a"},
                 ],
-            }
+            },
+            {"part": "effects", "undo": [], "redo": [], "standing": [], "groups": {}, "notes": []},
         ],
         "conflicts": [],
     }

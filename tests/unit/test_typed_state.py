@@ -118,7 +118,7 @@ def test_a_step_works_on_an_instance(tb, kinds):
     assert trip.undo().state == trip.at(0).state
     with trip.step() as s:
         pass
-    assert s.checkpoint is None
+    assert s.made is None
 
 
 def test_a_first_step_begins_with_the_models_defaults(tb, kinds):

@@ -175,7 +175,7 @@ def settle(effect: Effect, state: str, book: Book, **fields: Any) -> Effect:
 
 def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str | None) -> Effect:
     """A person's word on an unknown effect; not an agent's, and not while the call may be on its way."""
-    if not by or by in (effect.executor, _agent(ctx, effect)):
+    if not by or by in (effect.actor, _agent(ctx, effect)):
         raise NotForAgents(
             f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
             hint="Name who says so: actor=, or --actor",
@@ -354,6 +354,8 @@ def _intent(
 ) -> Effect:
     book = session.book
     occurrence = sum(1 for e in book.of_step(cell.id) if e.args_hash == spec.hashed)
+    while slot(cell, spec.tool, spec.hashed, occurrence) in book.effects:
+        occurrence += 1  # of a step of the same number, which a handle that had not read it made
     args, held = blob(spec.args)
     objects.update(held)
     before: Blob | None = None

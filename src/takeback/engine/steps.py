@@ -20,6 +20,7 @@ from takeback.model.records import Checkpoint
 from takeback.storage.base import Row
 
 _POLL = 0.05
+_LAST = 2**63 - 1  # no version is greater
 _replace = msgspec.structs.replace
 
 
@@ -58,7 +59,7 @@ class Session:
     def still_mine(self) -> StepCell:
         """The step's cell, if this attempt still holds it."""
         if not self.stored:
-            return self.cell
+            return self._still_new()
         now = self.book.steps[self.cell.id]
         if now.state != "open":
             raise self.lost(f"the step {now.label!r} was {now.state} meanwhile")
@@ -66,6 +67,21 @@ class Session:
             who = owners.described(now.owner) if now.owner else "another worker"
             raise self.lost(f"the step {now.label!r} was taken over by {who}")
         return now
+
+    def _still_new(self) -> StepCell:
+        """The cell of a step that nothing is written of yet, if nobody else has begun the same one."""
+        cell, book = self.cell, self.book
+        if book.open_step(cell.thread, cell.line, cell.run, cell.label) is not None:
+            raise StepInProgress(
+                f"another worker has begun the step {cell.label!r} meanwhile",
+                thread=self.tip.info.name,
+                hint="Enter it again",
+            )
+        if cell.run is not None:
+            now = self.lineage | {(cell.thread, cell.line): _LAST}
+            if book.ordinal(cell.run, cell.label, now, cell.thread, cell.line) != cell.ord:
+                raise self.lost(f"another worker has recorded the step {cell.label!r} of the run meanwhile")
+        return cell
 
     def took(self, cell: StepCell) -> None:
         self.cell, self.stored = cell, True

@@ -13,8 +13,6 @@ from takeback.errors import (
     CorruptObject,
     ReadOnlyStore,
     StoreError,
-    TakebackError,
-    UnknownOutcome,
 )
 from takeback.model import canonical, records
 from takeback.model.ids import shown, thread_uid
@@ -46,7 +44,7 @@ from takeback.storage.base import (
 from takeback.storage.migrate import queries, schema_version
 from takeback.storage.sqlite_connections import Connections
 from takeback.storage.sqlite_file import SqliteFile, meaning, translated
-from takeback.storage.sqlite_ledger import cell, ledger_landed, still, write_ledger
+from takeback.storage.sqlite_ledger import cell, still, write_ledger
 from takeback.storage.sqlite_rows import (
     audit_entry,
     checkpoint_values,
@@ -54,10 +52,9 @@ from takeback.storage.sqlite_rows import (
     thread_info,
     thread_values,
 )
+from takeback.storage.sqlite_settle import settle
 
 _ALL = -1  # SQLite's LIMIT for no limit
-# Errors of a transaction that had not come to its commit mark: what they leave never counts.
-_BEFORE_COMMIT = frozenset({apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_WRITE})
 _MANY = 8  # from so many objects on, it pays to look which are there before compressing
 
 
@@ -91,7 +88,8 @@ class SqliteStorage:
             try:
                 return self._transaction(batch, packed)
             except apsw.IOError as error:
-                return self._settle(batch, error)
+                self._connections.drop()
+                return settle(self, self._file, batch, error)
             except apsw.Error as error:
                 raise meaning(error, self._file.path) from error
 
@@ -251,45 +249,6 @@ class SqliteStorage:
             there = self.objects_there(batch.tenant, list(absent))
             absent = {digest: payload for digest, payload in absent.items() if digest not in there}
         return {digest: codec.pack(payload) for digest, payload in absent.items()}
-
-    def _settle(self, batch: Batch, error: apsw.Error) -> Refusal | None:
-        """After an I/O error nothing that the connection says can be believed: open the file anew, and look
-        whether what was to be written is there.
-
-        A sync that failed leaves frames that may be lost although they are seen, or come back although they
-        are not. Only when the write-ahead file has been moved and emptied is it decided.
-        """
-        self._connections.drop()
-        written: bool | None
-        try:
-            written = self._landed(batch) or False
-            if written or getattr(error, "extendedresult", None) not in _BEFORE_COMMIT:
-                self._file.settle()
-                written = self._landed(batch)
-        except TakebackError:
-            written = None
-        if written:
-            return None
-        if written is None:
-            raise UnknownOutcome(
-                f"{self._file.path} failed during a write, and it cannot be told whether that is there",
-                hint="Open the store again and look before you write",
-            ) from error
-        raise meaning(error, self._file.path) from error
-
-    def _landed(self, batch: Batch) -> bool | None:
-        """Whether the batch is there; None where nothing in it would tell."""
-        for row in batch.rows:
-            if isinstance(row, Ledger) and row.cells and row.seq is not None:
-                return ledger_landed(row, self.cells(batch.tenant, family=row.family, after=row.seq))
-            if isinstance(row, Tombstone):
-                info = self.thread_by_uid(batch.tenant, row.uid)
-                return info is not None and info.deleted_us == row.deleted_us
-            checkpoint = row.first if isinstance(row, NewThread) else getattr(row, "checkpoint", None)
-            if checkpoint is not None:
-                found = self.checkpoint(batch.tenant, checkpoint.uid, checkpoint.version)
-                return found is not None and found.digest == checkpoint.digest
-        return None
 
     # --- reading
 

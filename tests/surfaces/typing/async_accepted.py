@@ -40,7 +40,7 @@ async def travel(path: str) -> Sequence[takeback.Checkpoint]:
             reveal_type(s.thread)  # AsyncThread[Trip]
             s.state.messages.append("booked")
             s.state = Trip(to="SFO")
-        reveal_type(s.checkpoint)  # Checkpoint | None
+        reveal_type(s.made)  # Checkpoint | None
         reveal_type(await trip.commit(Trip(), on_conflict="merge"))  # Checkpoint
         reveal_type(await trip.patch({"to": takeback.DELETE}))  # Checkpoint
         plan = await trip.plan_undo()

@@ -32,7 +32,7 @@ def travel(path: str) -> Sequence[takeback.Checkpoint]:
             reveal_type(s.state)  # Trip
             s.state.messages.append("booked")
             s.state = Trip(to="SFO")
-        reveal_type(s.checkpoint)  # Checkpoint | None
+        reveal_type(s.made)  # Checkpoint | None
         reveal_type(trip.commit(Trip(), on_conflict="merge"))  # Checkpoint
         reveal_type(trip.patch({"to": takeback.DELETE}))  # Checkpoint
         reveal_type(trip.plan_undo())  # Plan
