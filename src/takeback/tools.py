@@ -335,7 +335,7 @@ def _check_undo(d: Declared, known: set[str]) -> None:
 
 
 def _object_of(function: Callable[..., Any], signature: inspect.Signature) -> str | None:
-    """The parameter that brings a method its object; None for a function, whatever its arguments are named."""
+    """The parameter that brings a method its object; None for a function."""
     around = getattr(function, "__qualname__", "").rpartition(".")[0]
     first = next(iter(signature.parameters), None)
     return first if around and not around.endswith("<locals>") and first in ("self", "cls") else None

@@ -1,4 +1,4 @@
-"""Calls inside a step: matched by content, recorded with their outcome, and repeated only where that is safe."""
+"""Calls inside a step: matched by content, recorded with their outcome, repeated only where that is safe."""
 
 from __future__ import annotations
 
@@ -459,7 +459,7 @@ def test_a_process_that_was_stopped_past_the_deadline_does_not_call(trip, world,
     """Somebody may have said meanwhile that it did not happen."""
     looks = []
 
-    @takeback.tool(timeout=2, facts=lambda: {})
+    @takeback.tool(timeout=2, facts=dict)
     def send():
         world.log.append("sent")
 
