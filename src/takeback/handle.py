@@ -10,7 +10,7 @@ from takeback.engine.book import Book, book_of
 from takeback.engine.commit import Identity
 from takeback.engine.context import Context, Tip, needed
 from takeback.engine.diff import Diff
-from takeback.errors import CorruptObject, ReadOnlyState
+from takeback.errors import BadRequest, CorruptObject, ReadOnlyState
 from takeback.model import frozen, paths
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
@@ -140,6 +140,8 @@ class Handle(Generic[S]):
             return frozen.view(read_at(self._ctx.get(checkpoint.state_root), paths.parse(path), self._ctx))
         except CorruptObject as error:
             raise self._ctx.explained(error, checkpoint) from None
+        except BadRequest as error:
+            raise error.placed(self.name, checkpoint.version) from None
 
     def _book(self) -> Book:
         """The ledger of the thread's family, as it is now."""

@@ -284,14 +284,21 @@ class Thread(GoingBack[S], Acting[S]):
     def _finish(self, base: Tip | None, state: Any, said: Said, session: Session | None) -> Checkpoint | None:
         """The end of a step: nothing when nothing changed, else a version, merged with what others did."""
         if session is not None and session.recorded:
-            self._tip = base
-            self._tip = steps.close(session, needed(base, self.name), state, said)
+            self._tip = needed(base, self.name)
+            try:
+                self._tip = steps.close(session, self._tip, state, said)
+            except BadRequest as error:
+                raise error.placed(self.name, self._tip.head.version) from None
             return self._tip.head
 
         def make(tip: Tip | None) -> Draft:
             return commits.draft_state(self._ctx, tip, state, "step", said)
 
-        if equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root:
+        try:
+            same = equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root
+        except BadRequest as error:
+            raise error.placed(self.name, None if base is None else base.head.version) from None
+        if same:
             return None
         self._tip = base
         return self._publish(make, "merge", None, state=lambda: state)
@@ -325,10 +332,13 @@ class Thread(GoingBack[S], Acting[S]):
         if on_conflict not in ("raise", "merge"):
             raise BadRequest(f"on_conflict={on_conflict!r} is neither 'raise' nor 'merge'", thread=self.name)
         tip = self._expected(expect) if expect is not None else self._tip
-        if tip is None:
-            self._tip = self._created(make)
-        else:
-            self._tip = commits.publish_or_merge(self._ctx, tip, make, on_conflict, state)
+        try:
+            if tip is None:
+                self._tip = self._created(make)
+            else:
+                self._tip = commits.publish_or_merge(self._ctx, tip, make, on_conflict, state)
+        except BadRequest as error:
+            raise error.placed(self.name, None if tip is None else tip.head.version) from None
         return self._tip.head
 
     def _created(self, make: Callable[[Tip | None], Draft]) -> Tip:

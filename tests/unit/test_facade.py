@@ -8,6 +8,7 @@ import pytest
 
 import takeback
 from takeback import errors
+from takeback.errors import BadRequest
 from takeback.model import canonical
 from takeback.storage.memory import MemoryStorage
 from takeback.storage.wrappers import Wrapper
@@ -367,3 +368,33 @@ def test_reading_and_planning_write_nothing():
         pass
     assert storage.written == before
     assert [info.name for info in tb.threads()] == ["alt", "t"]
+
+
+@pytest.mark.parametrize(
+    ("ask", "path", "checkpoint"),
+    [
+        (lambda t: t.append("mesages", 1), "", 0),
+        (lambda t: t.patch({"/a/b/c": 1}), "/a", 0),
+        (lambda t: t.commit({"a": {"b": {1}}}), "/a/b", 0),
+        (lambda t: t.get("/a/b"), "/a", 0),
+        (lambda t: t.at(0).get("/a/b"), "/a", 0),
+    ],
+)
+def test_a_mistake_names_thread_checkpoint_and_path(tb, ask, path, checkpoint):
+    """Whoever reads a log of many threads knows where to look."""
+    thread = tb.thread("t", initial={"a": {"x": 1}})
+    with pytest.raises(BadRequest) as caught:
+        ask(thread)
+    assert (caught.value.thread, caught.value.checkpoint, caught.value.path) == ("t", checkpoint, path)
+
+
+def test_a_mistake_in_a_step_names_the_thread(tb):
+    thread = tb.thread("t", initial={})
+    with pytest.raises(BadRequest, match="thread 't', checkpoint 0, at /a"), thread.step() as s:
+        s.state["a"] = {1}
+
+
+def test_a_first_state_that_cannot_be_stored_names_its_thread(tb):
+    with pytest.raises(BadRequest) as caught:
+        tb.thread("t").commit({"a": {1}})
+    assert (caught.value.thread, caught.value.path) == ("t", "/a")

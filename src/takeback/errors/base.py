@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class TakebackError(Exception):
@@ -31,6 +31,13 @@ class TakebackError(Exception):
         ]
         where = ", ".join(place for place in places if place)
         return self.what + (f" ({where})" if where else "") + (f". {self.hint}" if self.hint else "")
+
+    def placed(self, thread: str, checkpoint: int | None = None) -> Self:
+        """The same error, with the place that whoever raised it could not know."""
+        self.thread = self.thread or thread
+        if self.checkpoint is None and self.path is not None:
+            self.checkpoint = checkpoint
+        return self
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
