@@ -84,12 +84,12 @@ def bad_request(w):
     w.trip.revert(0)
 
 
-@case(errors.Unstorable, "set", "sorted list", path="/plan/0/days")
+@case(errors.Unstorable, "set", "sorted list", thread="t", path="/plan/0/days")
 def unstorable(w):
     w.trip.commit({"plan": [{"days": {1, 2}}]})
 
 
-@case(errors.TooDeep, "128", path="/deep/0/0/0/0/0/0/0/…")
+@case(errors.TooDeep, "128", thread="t", path="/deep/0/0/0/0/0/0/0/…")
 def too_deep(w):
     value = []
     for _ in range(200):
@@ -97,7 +97,7 @@ def too_deep(w):
     w.trip.patch({"deep": value})
 
 
-@case(errors.TooLarge, "5,000", "4,096", path="/a")
+@case(errors.TooLarge, "5,000", "4,096", thread="t", path="/a")
 def too_large(w):
     w.trip.commit({"a": {"k" * 5000: 1}})
 
@@ -119,7 +119,7 @@ def ambiguous_reference(w):
     w.trip.at("c1")
 
 
-@case(errors.BadPath, "'nope'", path="")
+@case(errors.BadPath, "'nope'", thread="t", checkpoint=1, path="")
 def bad_path(w):
     w.trip.get("/nope")
 

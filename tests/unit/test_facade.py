@@ -375,7 +375,7 @@ def test_reading_and_planning_write_nothing():
     [
         (lambda t: t.append("mesages", 1), "", 0),
         (lambda t: t.patch({"/a/b/c": 1}), "/a", 0),
-        (lambda t: t.commit({"a": {"b": {1}}}), "/a/b", 0),
+        (lambda t: t.commit({"a": {"b": {1}}}), "/a/b", None),
         (lambda t: t.get("/a/b"), "/a", 0),
         (lambda t: t.at(0).get("/a/b"), "/a", 0),
     ],
@@ -390,7 +390,7 @@ def test_a_mistake_names_thread_checkpoint_and_path(tb, ask, path, checkpoint):
 
 def test_a_mistake_in_a_step_names_the_thread(tb):
     thread = tb.thread("t", initial={})
-    with pytest.raises(BadRequest, match="thread 't', checkpoint 0, at /a"), thread.step() as s:
+    with pytest.raises(BadRequest, match="thread 't', at /a"), thread.step() as s:
         s.state["a"] = {1}
 
 

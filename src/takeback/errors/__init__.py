@@ -6,7 +6,7 @@ what programs compare; the text may be reworded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from takeback.errors.base import BadRequest, IntegrityError, Moved, NotFound, StoreError, TakebackError
 from takeback.errors.effects import (
@@ -48,6 +48,9 @@ class Unstorable(BadRequest):
     """A value that cannot be stored exactly; `path` says where it is."""
 
     kind = "unstorable"
+
+    def placed(self, thread: str, checkpoint: int | None = None) -> Self:  # noqa: ARG002 (it is in none yet)
+        return super().placed(thread)
 
 
 class TooDeep(Unstorable):
