@@ -9,6 +9,7 @@ from takeback.asking import Approval
 from takeback.engine import approvals, standing
 from takeback.engine.calls import resolve
 from takeback.errors import ApprovalStale, BadRequest, NotFound, Paused
+from takeback.errors.base import naming
 from takeback.handle import Handle
 from takeback.model import canonical
 from takeback.model.ledger import ApprovalCell, Effect
@@ -34,18 +35,21 @@ class Acting(Handle[S]):
         """What happened to an unknown effect: for people to say, never for the agent."""
         book = self._book()
         by = actor or self._ctx.actor
-        return resolve(self._ctx, book, standing.numbered(book, number), happened=happened, by=by)
+        with naming(self.name):
+            return resolve(self._ctx, book, standing.numbered(book, number), happened=happened, by=by)
 
     def effect(self, number: int) -> Effect:
         """The effect that people call by this number."""
-        return standing.numbered(self._book(), number)
+        with naming(self.name):
+            return standing.numbered(self._book(), number)
 
     def undo_effect(self, number: int) -> Effect:
         """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
         from takeback.calling import undo_one
 
         book = self._book()
-        return undo_one(book, standing.numbered(book, number))
+        with naming(self.name):
+            return undo_one(book, standing.numbered(book, number))
 
     def approvals(self, state: str | None = "requested") -> list[Approval]:
         """What waits for a person's decision; with another `state`, or None for all, what did."""

@@ -429,8 +429,6 @@ class AsyncRun:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    async def entries(self, label: str) -> int:
-        """How many steps of this label the run has entered before this one."""
 
 class AsyncPlan:
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,10 +22,12 @@ from takeback.errors import (
     EffectTimeout,
     NoStep,
     NotDone,
+    StoreClosed,
     TakebackError,
     ToolInTool,
     Undecided,
 )
+from takeback.errors.base import naming
 from takeback.model import canonical
 from takeback.model.ledger import Blob, Effect, Entry
 from takeback.step import current, decided
@@ -71,7 +73,8 @@ def call(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any])
     book, effect = session.book, ticket.effect
     _on_time(book, effect)
     try:
-        value = _run(tool, effect, book, args, kwargs)
+        with _late_named(session):
+            value = _run(tool, effect, book, args, kwargs)
     except BaseException as broken:
         raise _failed(book, effect, broken) from broken.__cause__
     _succeeded(tool, book, effect, value, named)
@@ -91,7 +94,8 @@ async def acall(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     try:
         value = await asyncio.wait_for(tool.raw(*args, **kwargs), tool.declared.timeout)
     except TimeoutError as late:
-        raise await _aside(_failed, book, effect, _timeout(effect, late)) from late
+        with _late_named(session):
+            raise await _aside(_failed, book, effect, _timeout(effect, late)) from late
     except BaseException as broken:
         raise _failed(book, effect, broken) from broken.__cause__
     finally:
@@ -149,12 +153,13 @@ def probe(book: Book, effect: Effect) -> Effect | None:
 def _entered(
     tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Session, dict[str, Any]]:
-    name = tool.declared.name
+    name, step = tool.declared.name, current()
     if _key.get() is not None:
         raise ToolInTool(
-            f"{name} was called inside another tool", hint=f"Call {name}.raw(…): it is part of the outer call"
+            f"{name} was called inside another tool",
+            thread=None if step is None else step.thread.name,
+            hint=f"Call {name}.raw(…): it is part of the outer call",
         )
-    step = current()
     if step is None:
         raise NoStep(
             f"{name} was called where no step is open, so nothing would record it",
@@ -173,7 +178,8 @@ def _spec(tool: Tool[..., Any], named: dict[str, Any]) -> Spec:
 
 def _begun(session: Session, spec: Spec) -> Replay | Execute:
     try:
-        return _begun_or_asked(session, spec)
+        with naming(session.tip.info.name):
+            return _begun_or_asked(session, spec)
     except ApprovalRequired as asked:
         asked.approval = Approval(session.ctx, session.book, asked.approval)
         raise
@@ -183,14 +189,16 @@ def _begun_or_asked(session: Session, spec: Spec) -> Replay | Execute:
     answer = decided()
     if answer is None or answer.what != "undo":
         return calls.begin(session, spec, answer)
+    undone: list[int] = []
     while True:
         try:
-            return calls.begin(session, spec)
+            return calls.begin(session, spec, Answer("undo", answer.by, undone))
         except EffectStands as stands:
             if any(effect.owner != session.cell.thread for effect in stands.standing):
                 raise  # what another thread owns is that one's to take back
             for effect in stands.standing:
                 undo_one(session.book, effect)
+                undone.append(effect.number)
 
 
 def _on_time(book: Book, effect: Effect) -> None:
@@ -239,10 +247,11 @@ def _timed(tool: Tool[..., Any], effect: Effect, book: Book, work: Callable[[], 
 def _late(
     tool: Tool[..., Any], effect: Effect, book: Book, came: list[Any], failed: list[BaseException]
 ) -> None:
-    if came:
-        _succeeded(tool, book, effect, came[0], None)
-    elif isinstance(failed[0], NotDone):
-        calls.outcome(book, effect, "failed", error=str(failed[0]))
+    with suppress(StoreClosed):  # then nobody can be told: it stays unknown, and is listed as that
+        if came:
+            _succeeded(tool, book, effect, came[0], None)
+        elif isinstance(failed[0], NotDone):
+            calls.outcome(book, effect, "failed", error=str(failed[0]))
 
 
 def _failed(book: Book, effect: Effect, broken: BaseException) -> BaseException:
@@ -407,6 +416,16 @@ def _finished(value: Any) -> Any:
     if failed:
         raise failed[0]
     return came[0]
+
+
+@contextmanager
+def _late_named(session: Session) -> Iterator[None]:
+    """Whatever a tool raises is its own; only that it took too long is said by us."""
+    try:
+        yield
+    except EffectTimeout as late:
+        late.thread = late.thread or session.tip.info.name
+        raise
 
 
 def _timeout(effect: Effect, cause: BaseException | None) -> EffectTimeout:

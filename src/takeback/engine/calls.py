@@ -89,8 +89,9 @@ class Execute(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """What the caller says to do about what stands at the target."""
 
-    what: str  # beside, reuse
+    what: str  # beside, reuse, undo
     by: str | None = None
+    about: list[int] = []  # numbers of what was undone first
 
 
 def begin(session: Session, spec: Spec, answer: Answer | None = None) -> Replay | Execute:
@@ -209,7 +210,8 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
 
 def _match(session: Session, spec: Spec) -> Effect | None:
     for effect in session.calls():
-        if effect.args_hash == spec.hashed and effect.id not in session.claimed:
+        taken_for = session.cell.instead.get(effect.id)
+        if spec.hashed in (effect.args_hash, taken_for) and effect.id not in session.claimed:
             return effect
     return None
 
@@ -291,13 +293,14 @@ def _prepared(
         rights = _rights(session)
         standing = [] if rights == "allow" else book.standing(spec.target, session.lineage)
         standing = [e for e in standing if e.id not in session.claimed]
-        if standing and (answer is None or answer.what == "reuse"):
-            return _reuse(session, spec, standing, cell)
+        if standing and (answer is None or answer.what != "beside"):
+            return _reuse(session, spec, standing, cell, answer)
+        about = (
+            [each.number for each in standing] if answer is None or answer.what != "undo" else answer.about
+        )
         decisions = []
-        if standing and answer is not None:
-            decisions.append(
-                Decision(answer.what, answer.by, book.clock(), [each.number for each in standing])
-            )
+        if about and answer is not None:
+            decisions.append(Decision(answer.what, answer.by, book.clock(), about))
         effect = _intent(session, spec, cell, decisions, objects)
         approved = approvals.needed(session, spec, effect, cell)
         if isinstance(approved, Change):
@@ -328,16 +331,25 @@ def _done_within(
     return [done, *(entry for entry in entries if not isinstance(entry, Effect))]
 
 
-def _reuse(session: Session, spec: Spec, standing: list[Effect], cell: StepCell) -> Change:
-    """Exactly one that was done with equal arguments is taken for this call; else somebody decides."""
-    same = [e for e in standing if e.args_hash == spec.hashed and e.state == "done" and e.result is not None]
-    if len(standing) == 1 and len(same) == 1:
-        found = same[0]
+def _reuse(
+    session: Session, spec: Spec, standing: list[Effect], cell: StepCell, answer: Answer | None
+) -> Change:
+    """Exactly one that was done with equal arguments is taken for this call; one that was worded otherwise
+    where somebody says so. Else somebody decides."""
+    said = answer is not None and answer.what == "reuse"
+    done = [e for e in standing if e.tool == spec.tool and e.state == "done" and e.result is not None]
+    if len(standing) == len(done) == 1 and (said or done[0].args_hash == spec.hashed):
+        found = done[0]
         assert found.result is not None
         session.claim(found)
         taken = _replace(cell, reused=[*cell.reused, found.id])
+        entries: list[Entry] = []
+        if found.args_hash != spec.hashed and answer is not None:
+            taken = _replace(taken, instead=cell.instead | {found.id: spec.hashed})
+            told = Decision("reuse", answer.by, session.book.clock(), [found.number])
+            entries.append(_replace(found, decisions=[*found.decisions, told]))
         value = Replay(session.book.load(found.result))
-        return Change([taken], answer=value, rows=[_on_line(session)])
+        return Change([taken, *entries], answer=value, rows=[_on_line(session)])
     listed = ", ".join(f"#{e.number} ({e.shown}, {e.state})" for e in standing[:5])
     more = f" and {len(standing) - 5} more" if len(standing) > 5 else ""
     raise EffectStands(
