@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -36,6 +37,7 @@ from takeback.tools import Tool, given, registry
 if TYPE_CHECKING:
     from takeback.engine.steps import Session
 
+T = TypeVar("T")
 _key: contextvars.ContextVar[str | None] = contextvars.ContextVar("takeback_effect_key", default=None)
 _connection: contextvars.ContextVar[Any] = contextvars.ContextVar("takeback_connection", default=None)
 _LARGEST = 64 << 20
@@ -67,7 +69,7 @@ def call(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any])
     spec = _spec(tool, named)
     if tool.declared.within and not session.replays:
         return _within(tool, session, spec, args, kwargs)
-    ticket = _begun(session, spec)
+    ticket = _begun(session, functools.partial(calls.begin, session, spec))
     if isinstance(ticket, Replay):
         return tool.load(ticket.value)
     book, effect = session.book, ticket.effect
@@ -85,7 +87,7 @@ async def acall(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     """The same for a coroutine function; what waits for the disk does so in a thread."""
     session, named = await _aside(_entered, tool, args, kwargs)
     spec = await _aside(_spec, tool, named)
-    ticket = await _aside(_begun, session, spec)
+    ticket = await _begun_aside(session, spec)
     if isinstance(ticket, Replay):
         return tool.load(ticket.value)
     book, effect = session.book, ticket.effect
@@ -169,30 +171,43 @@ def _entered(
 
 
 def _spec(tool: Tool[..., Any], named: dict[str, Any]) -> Spec:
-    spec = tool.spec(named)
-    if tool.declared.read is None:
+    spec, read = tool.spec(named), tool.declared.read
+    if read is None:
         return spec
-    before = _finished(tool.declared.read(**given(tool.declared.read, named)))
-    return msgspec.structs.replace(spec, before=canonical.encode(before))
+    return msgspec.structs.replace(spec, read=lambda: canonical.encode(_finished(read(**given(read, named)))))
 
 
-def _begun(session: Session, spec: Spec) -> Replay | Execute:
+def _begun(session: Session, begin: Callable[[Answer | None], T]) -> T:
     try:
         with naming(session.tip.info.name):
-            return _begun_or_asked(session, spec)
+            return _begun_or_asked(session, begin)
     except ApprovalRequired as asked:
         asked.approval = Approval(session.ctx, session.book, asked.approval)
         raise
 
 
-def _begun_or_asked(session: Session, spec: Spec) -> Replay | Execute:
+async def _begun_aside(session: Session, spec: Spec) -> Replay | Execute:
+    """The intent of a coroutine; where it is cancelled meanwhile, it is known that nothing was called."""
+    work = asyncio.ensure_future(_aside(_begun, session, functools.partial(calls.begin, session, spec)))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled() and work.exception() is None:
+            ticket = work.result()
+            if isinstance(ticket, Execute):
+                _failed(session.book, ticket.effect, NotDone("cancelled before it was called"))
+        raise
+
+
+def _begun_or_asked(session: Session, begin: Callable[[Answer | None], T]) -> T:
     answer = decided()
     if answer is None or answer.what != "undo":
-        return calls.begin(session, spec, answer)
+        return begin(answer)
     undone: list[int] = []
     while True:
         try:
-            return calls.begin(session, spec, Answer("undo", answer.by, undone))
+            return begin(Answer("undo", answer.by, undone))
         except EffectStands as stands:
             if any(effect.owner != session.cell.thread for effect in stands.standing):
                 raise  # what another thread owns is that one's to take back
@@ -306,7 +321,7 @@ def _within(
         return canonical.encode(value)
 
     try:
-        made = calls.within(session, spec, work)
+        made = _begun(session, functools.partial(calls.within, session, spec, work))
     except _WorkFailed as failed:
         raise failed.cause from None
     return tool.load(made.value) if isinstance(made, Replay) else kept[0]

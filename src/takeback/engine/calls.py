@@ -72,6 +72,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     approve: bool = False
     facts: dict[str, Any] = {}
     before: bytes | None = None
+    look: Callable[[], dict[str, Any]] | None = None  # the facts that an approval rests on
+    read: Callable[[], bytes] | None = None  # what stands at the target
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -115,7 +117,9 @@ def begin(session: Session, spec: Spec, answer: Answer | None = None) -> Replay 
         return made
 
 
-def within(session: Session, spec: Spec, work: Callable[[Effect, Any], bytes]) -> Replay | Effect:
+def within(
+    session: Session, spec: Spec, work: Callable[[Effect, Any], bytes], answer: Answer | None = None
+) -> Replay | Effect:
     """A call in our own transaction: the work, its effect and its outcome are there together, or none is."""
     with session.lock:
         matched = _match(session, spec)
@@ -123,7 +127,7 @@ def within(session: Session, spec: Spec, work: Callable[[Effect, Any], bytes]) -
             again = _again(session, matched)
             assert isinstance(again, Replay)
             return again
-        made = _prepared(session, spec, None, work)
+        made = _prepared(session, spec, answer, work)
         if isinstance(made, Replay):
             return made
         effect = session.book.effects[made.effect.id]
@@ -176,11 +180,7 @@ def settle(effect: Effect, state: str, book: Book, **fields: Any) -> Effect:
 
 def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str | None) -> Effect:
     """A person's word on an unknown effect; not an agent's, and not while the call may be on its way."""
-    if not by or by in (effect.actor, _agent(ctx, effect)):
-        raise NotForAgents(
-            f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
-            hint="Name who says so: actor=, or --actor",
-        )
+    for_people(ctx, effect, by)
 
     def decide() -> Change:
         now = book.effects[effect.id]
@@ -203,6 +203,15 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
 
     done: Effect = book.change(decide)
     return done
+
+
+def for_people(ctx: Context, effect: Effect, by: str | None) -> None:
+    """Refuse the agent, whoever made the call, and nobody."""
+    if not by or by in (effect.actor, _agent(ctx, effect)):
+        raise NotForAgents(
+            f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
+            hint="Name who says so: actor=, or --actor",
+        )
 
 
 # --- one call
@@ -287,6 +296,7 @@ def _prepared(
     """Nothing is recorded of it: the guard, the approval, the budget; then the intent, in one transaction."""
     book = session.book
     objects: dict[bytes, bytes] = {}
+    spec = _looked(session, spec)
 
     def decide() -> Change:
         cell = session.still_mine()
@@ -321,6 +331,14 @@ def _prepared(
     if isinstance(made, Exception):  # asking was written; the call waits for the answer
         raise made
     return made
+
+
+def _looked(session: Session, spec: Spec) -> Spec:
+    """The call with what the world says just before its intent; a call that is answered from the record asks
+    nobody."""
+    if spec.look is not None and approvals.wanted(session, spec):
+        spec = _replace(spec, facts=spec.look())
+    return spec if spec.read is None else _replace(spec, before=spec.read())
 
 
 def _done_within(
