@@ -19,6 +19,7 @@ from takeback._version import __version__
 if TYPE_CHECKING:
     from takeback import errors
     from takeback.aio import aopen
+    from takeback.asking import Approval
     from takeback.calling import connection, effect_key
     from takeback.engine.changes import MISSING, Change
     from takeback.engine.diff import Diff
@@ -40,19 +41,22 @@ if TYPE_CHECKING:
         TakebackError,
         UnknownThread,
     )
+    from takeback.model.ledger import Effect
     from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
     from takeback.plan import Plan, Receipt
+    from takeback.recovery import PendingPlan, Recovery
     from takeback.repo import Repo, open
     from takeback.step import Run, Step
     from takeback.storage.base import StoreInfo
     from takeback.thread import Thread
-    from takeback.tools import Tool, from_mcp, registry, tool
+    from takeback.tools import Tool, from_mcp, mcp_options, registry, tool
     from takeback.view import History, View
 
 # Where each public name lives. They are looked up when they are first used, so that a command that
 # prints its version, or a hook that runs on every tool call, does not pay for what it does not need.
 _HOMES = {
     "takeback.aio": ("aopen",),
+    "takeback.asking": ("Approval",),
     "takeback.calling": ("connection", "effect_key"),
     "takeback.engine.changes": ("MISSING", "Change"),
     "takeback.engine.diff": ("Diff",),
@@ -67,7 +71,6 @@ _HOMES = {
         "EffectUnknown",
         "MergeConflict",
         "NotDone",
-        "NotDone",
         "NothingToRedo",
         "NothingToUndo",
         "PlanRequired",
@@ -75,13 +78,15 @@ _HOMES = {
         "TakebackError",
         "UnknownThread",
     ),
+    "takeback.model.ledger": ("Effect",),
     "takeback.model.records": ("AuditEntry", "Checkpoint", "ThreadInfo"),
     "takeback.plan": ("Plan", "Receipt"),
+    "takeback.recovery": ("PendingPlan", "Recovery"),
     "takeback.repo": ("Repo", "open"),
     "takeback.step": ("Run", "Step"),
     "takeback.storage.base": ("StoreInfo",),
     "takeback.thread": ("Thread",),
-    "takeback.tools": ("Tool", "from_mcp", "registry", "tool"),
+    "takeback.tools": ("Tool", "from_mcp", "mcp_options", "registry", "tool"),
     "takeback.view": ("History", "View"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -108,12 +113,14 @@ def __dir__() -> list[str]:
 __all__ = [
     "DELETE",
     "MISSING",
+    "Approval",
     "ApprovalRequired",
     "AuditEntry",
     "Change",
     "Checkpoint",
     "Conflict",
     "Diff",
+    "Effect",
     "EffectStands",
     "EffectUnknown",
     "History",
@@ -122,11 +129,13 @@ __all__ = [
     "NotDone",
     "NothingToRedo",
     "NothingToUndo",
+    "PendingPlan",
     "Plan",
     "PlanRequired",
     "PlanStale",
     "Problem",
     "Receipt",
+    "Recovery",
     "Repo",
     "Report",
     "Run",
@@ -145,6 +154,7 @@ __all__ = [
     "effect_key",
     "errors",
     "from_mcp",
+    "mcp_options",
     "new_key",
     "open",
     "registry",

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 from takeback.asking import Approval
 from takeback.engine import approvals, standing
 from takeback.engine.calls import resolve
+from takeback.engine.undoing import undone_by_hand
 from takeback.errors import ApprovalStale, BadRequest, NotFound, Paused
+from takeback.errors.base import naming
 from takeback.handle import Handle
 from takeback.model import canonical
 from takeback.model.ledger import ApprovalCell, Effect
@@ -30,22 +32,40 @@ class Acting(Handle[S]):
         """The effects of this thread, and those that it believes in, oldest first."""
         return standing.effects_of(self._book(), self._need())
 
-    def resolve(self, number: int, *, happened: bool, actor: str | None = None) -> Effect:
-        """What happened to an unknown effect: for people to say, never for the agent."""
+    def resolve(
+        self, number: int, *, happened: bool | None = None, undone: bool = False, actor: str | None = None
+    ) -> Effect:
+        """What happened to an unknown effect, or that one was `undone` by hand: for people to say, never for
+        the agent. Of an unknown undo, `happened` says whether that did."""
+        if (happened is None) == (not undone):
+            raise BadRequest("say happened=True, happened=False or undone=True", thread=self.name)
         book = self._book()
         by = actor or self._ctx.actor
-        return resolve(self._ctx, book, standing.numbered(book, number), happened=happened, by=by)
+        with naming(self.name):
+            effect = standing.numbered(book, number)
+            if happened is None:
+                return undone_by_hand(self._ctx, book, effect, by)
+            return resolve(self._ctx, book, effect, happened=happened, by=by)
 
     def effect(self, number: int) -> Effect:
         """The effect that people call by this number."""
-        return standing.numbered(self._book(), number)
+        with naming(self.name):
+            return standing.numbered(self._book(), number)
+
+    def effect_record(self, number: int) -> dict[str, Any]:
+        """All that is recorded of an effect, with its arguments and result: for `--json`."""
+        effect, book = self.effect(number), self._book()
+        blobs = {"args": effect.args, "result": effect.result, "before": effect.before, "after": effect.after}
+        kept = {name: book.load(blob) for name, blob in blobs.items() if blob is not None}
+        return effect.as_dict() | kept
 
     def undo_effect(self, number: int) -> Effect:
         """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
         from takeback.calling import undo_one
 
         book = self._book()
-        return undo_one(book, standing.numbered(book, number))
+        with naming(self.name):
+            return undo_one(book, standing.numbered(book, number))
 
     def approvals(self, state: str | None = "requested") -> list[Approval]:
         """What waits for a person's decision; with another `state`, or None for all, what did."""

@@ -10,26 +10,23 @@ The types stand in aio.pyi, which scripts/make_aio_stub.py makes from the same c
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-import os
-import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import Context, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from takeback import repo
+from takeback.asking import Approval
 from takeback.engine.changes import Change
 from takeback.engine.diff import Diff
-from takeback.errors import ForkedProcess, StoreClosed
 from takeback.model.records import Checkpoint
 from takeback.plan import Plan, Receipt
+from takeback.pool import Job, Line, Pool, run
+from takeback.recovery import PendingPlan, Recovery
 from takeback.repo import Repo
 from takeback.step import Run, Step, _open
 from takeback.thread import Thread
@@ -39,11 +36,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = [
+    "AsyncApproval",
     "AsyncDiff",
     "AsyncHistory",
     "AsyncItems",
+    "AsyncPendingPlan",
     "AsyncPlan",
     "AsyncReceipt",
+    "AsyncRecovery",
     "AsyncRepo",
     "AsyncRun",
     "AsyncStep",
@@ -54,127 +54,9 @@ __all__ = [
 
 S = TypeVar("S")
 T = TypeVar("T")
-R = TypeVar("R")
-Job: TypeAlias = Callable[[], R]
 
-_WORKERS = 4  # SQLite writes one at a time, and Python computes one at a time: more would only wait
 _MOMENT = 0.01  # seconds of walking per hop: many small items come together, one that takes long comes alone
 _BATCH = 1_000
-
-
-# --- the threads
-
-
-class _Pool:
-    """The threads of one store. They belong to no event loop: a handle may be used in one after another."""
-
-    def __init__(self) -> None:
-        self.pool = self
-        self._pid, self._closed = os.getpid(), False
-        self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="takeback")
-
-    def check(self) -> None:
-        if self._closed:
-            raise StoreClosed("the store was closed", hint="Open it again")
-        if os.getpid() != self._pid:  # its threads, and whoever held its locks, stayed in the parent
-            raise ForkedProcess(
-                "the store was opened before this process was forked",
-                hint="Open the store again in each process",
-            )
-
-    def submit(self, job: Job[R]) -> Future[R]:
-        self.check()
-        return self._executor.submit(job)
-
-    def again(self, job: Job[None]) -> bool:
-        """Whether the job could go to the back of the queue; not once the store was closed."""
-        try:
-            self._executor.submit(job)
-        except RuntimeError:  # what the executor says when it was shut down, or Python is
-            return False
-        return True
-
-    async def close(self, close: Job[None]) -> None:
-        if self._closed:
-            return
-        if os.getpid() != self._pid:
-            self._closed = True
-            close()
-            return
-        try:
-            await _run(self, close)
-        finally:
-            self._closed = True
-            self._executor.shutdown(wait=False)  # what still waits is answered, by a closed store
-
-
-class _Line:
-    """Calls that run one after another, in their order, on any thread of the pool: those of one handle."""
-
-    def __init__(self, pool: _Pool) -> None:
-        self.pool = pool
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[Future[Any], Job[Any]]] = deque()
-        self._busy = False
-
-    def submit(self, job: Job[R]) -> Future[R]:
-        self.pool.check()
-        future: Future[R] = Future()
-        with self._lock:
-            self._waiting.append((future, job))
-            start, self._busy = not self._busy, True
-        if start and not self.pool.again(self._work):
-            self._work()
-        return future
-
-    def _work(self) -> None:
-        """One call; the next goes behind what others ask for, so that no handle keeps a thread to itself."""
-        while True:
-            _settle(*self._waiting.popleft())
-            with self._lock:
-                self._busy = bool(self._waiting)
-                if not self._busy:
-                    return
-            if self.pool.again(self._work):
-                return
-
-
-def _settle(future: Future[R], job: Job[R]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = job()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-async def _run(queue: _Pool | _Line, job: Job[R], context: Context | None = None) -> R:
-    """The one way into the threads.
-
-    When it is cancelled, what has not begun never begins, and what has begun is waited for: nothing of a
-    call goes on after its await has ended, and the handle knows what was written.
-    """
-    work = queue.submit(partial((copy_context() if context is None else context).run, job))
-    mirror = asyncio.wrap_future(work)
-    try:
-        await asyncio.wait([mirror])
-    except asyncio.CancelledError:
-        work.cancel()
-        await _over(mirror)
-        raise
-    return mirror.result()
-
-
-async def _over(mirror: asyncio.Future[Any]) -> None:
-    while not mirror.done():
-        try:
-            await asyncio.wait([mirror])
-        except asyncio.CancelledError:
-            continue  # the first cancellation is under way already, and is raised when this is over
-    if not mirror.cancelled():
-        mirror.exception()  # looked at, or asyncio reports it as lost; the cancellation is what is raised
 
 
 # --- how a class is mirrored
@@ -210,11 +92,11 @@ class _Face:
             if not name.startswith("_") and name not in vars(cls) and kind(cls, name) is not None:
                 setattr(cls, name, _MIRRORS[kind(cls, name)](name, member))
 
-    def __init__(self, inner: Any, maker: _Face | None, queue: _Pool | _Line) -> None:
+    def __init__(self, inner: Any, maker: _Face | None, queue: Pool | Line) -> None:
         self._inner, self._maker, self._queue = inner, maker, queue
 
     async def _ask(self, job: Job[Any], context: Context | None = None) -> Any:
-        return self._outer(await _run(self._queue, partial(_looked_at, job), context))
+        return self._outer(await run(self._queue, partial(_looked_at, job), context))
 
     def _call(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Job[Any]:
         method = getattr(self._inner, name)
@@ -225,6 +107,8 @@ class _Face:
         for known in (self, self._maker):
             if known is not None and value is known._inner:
                 return known
+        if type(value) is list and value and _face_of(value[0]) is not None:
+            return [self._outer(item) for item in value]
         face = _face_of(value)
         return value if face is None else face(value, self, self._queue)
 
@@ -377,7 +261,7 @@ class AsyncItems(_Face, Generic[T]):
         return [item async for item in self]
 
     async def _walk(self, items: Iterator[T]) -> AsyncIterator[T]:
-        while batch := await _run(self._queue, partial(_batch, items)):
+        while batch := await run(self._queue, partial(_batch, items)):
             for item in batch:
                 yield self._outer(item)
 
@@ -401,8 +285,8 @@ class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor")):
 class AsyncThread(_Face, Generic[S], of=Thread, plain=("name", "info", "exists", "head", "version")):
     """One line of work of one agent. What its handle is asked is done in the order in which it is asked."""
 
-    def __init__(self, inner: Any, maker: _Face, queue: _Pool | _Line) -> None:
-        super().__init__(inner, maker, _Line(queue.pool))
+    def __init__(self, inner: Any, maker: _Face, queue: Pool | Line) -> None:
+        super().__init__(inner, maker, Line(queue.pool))
 
 
 class AsyncStep(_Face, Generic[S], of=Step, plain=("thread", "replayed", "attempt")):
@@ -456,7 +340,7 @@ class AsyncRun(_Face, of=Run):
 class AsyncPlan(
     _Face,
     of=Plan,
-    plain=("thread", "kind", "head", "target", "undoes", "digest", "effects", "calm"),
+    plain=("thread", "kind", "head", "target", "undoes", "digest", "effects", "calm", "waits"),
     look=str,
 ):
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
@@ -474,11 +358,23 @@ class AsyncReceipt(_Face, of=Receipt):
         return f"<AsyncReceipt {self}>"
 
 
+class AsyncApproval(_Face, of=Approval, plain=("number", "shown", "facts", "state", "is_question")):
+    """A request to a person, and its answer; `await approval.wait()` keeps no event loop waiting."""
+
+
+class AsyncPendingPlan(_Face, of=PendingPlan, plain=("state", "id"), look=str):
+    """A plan that has begun and not ended."""
+
+
+class AsyncRecovery(_Face, of=Recovery, plain=("clean",)):
+    """What a crash left for somebody to see to."""
+
+
 async def aopen(*args: Any, **named: Any) -> AsyncRepo:
     """Open a store as `takeback.open` does: `async with await takeback.aopen("agent.db") as tb`."""
-    pool, opened = _Pool(), ExitStack()
+    pool, opened = Pool(), ExitStack()
     try:
-        tb = await _run(pool, lambda: opened.enter_context(repo.open(*args, **named)))
+        tb = await run(pool, lambda: opened.enter_context(repo.open(*args, **named)))
     except BaseException:
         await pool.close(opened.close)  # there is something to close when the opening was cancelled
         raise

@@ -7,7 +7,6 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
-from takeback.asking import Approval
 from takeback.engine import plans
 from takeback.engine.changes import Change
 from takeback.engine.merge3 import MergeClash
@@ -21,17 +20,20 @@ from takeback.model.ledger import ApprovalCell, Effect
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.plan import Meta
-from takeback.recovery import Recovery
+from takeback.recovery import OpenStep
 from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
 from takeback.thread import OnConflict
 
 __all__ = [
+    "AsyncApproval",
     "AsyncDiff",
     "AsyncHistory",
     "AsyncItems",
+    "AsyncPendingPlan",
     "AsyncPlan",
     "AsyncReceipt",
+    "AsyncRecovery",
     "AsyncRepo",
     "AsyncRun",
     "AsyncStep",
@@ -101,11 +103,11 @@ class AsyncRepo:
         """The living threads, newest first; `after` goes on where a list with a limit ended."""
     async def latest(self) -> ThreadInfo | None:
         """The thread that was written to last."""
-    async def recover(self, *, settle: bool = True) -> Recovery:
+    async def recover(self, *, settle: bool = True) -> AsyncRecovery:
         """What a crash left: settles what settles itself, and lists what is left for somebody to see to."""
     async def work(self, *, stop: threading.Event | None = None, poll: float = 0.5) -> int:
         """Do what plans wait for, with the tools of this process: one round, or until `stop` is set."""
-    async def approvals(self) -> list[Approval]:
+    async def approvals(self) -> list[AsyncApproval]:
         """What waits for a person's decision, on all threads."""
     def audit(self) -> AsyncItems[AuditEntry]:
         """What was done beside checkpoints, oldest first: deletions, labels, seals, imports."""
@@ -251,16 +253,19 @@ class AsyncThread(Generic[S]):
         *,
         scope: Collection[str] | None = None,
         redo: Sequence[int] = (),
+        keep: Sequence[int] = (),
         take_shared: Sequence[int] = (),
         orphans: bool = False,
     ) -> AsyncPlan:
         """What going back to a checkpoint will do; reads only.
 
         `scope` leaves something as it is: any of state, effects, files, memory. By number, `redo` does again
-        what was undone, and `take_shared` takes back what a fork relies on; `orphans` takes back what no step
-        claimed.
+        what was undone, `keep` leaves standing what could be undone, and `take_shared` takes back what a fork
+        relies on; `orphans` takes back what no step claimed.
         """
-    async def plan_undo(self, bookmark: str | None = None, *, redo: Sequence[int] = ()) -> AsyncPlan:
+    async def plan_undo(
+        self, bookmark: str | None = None, *, redo: Sequence[int] = (), keep: Sequence[int] = ()
+    ) -> AsyncPlan:
         """What taking back the last operation (or going to a bookmark) will do."""
     async def plan_redo(self, *, redo: Sequence[int] = ()) -> AsyncPlan:
         """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""
@@ -302,15 +307,21 @@ class AsyncThread(Generic[S]):
         """`with thread.run("job-7"):` a script that can be run again from its first line."""
     async def effects(self) -> list[Effect]:
         """The effects of this thread, and those that it believes in, oldest first."""
-    async def resolve(self, number: int, *, happened: bool, actor: str | None = None) -> Effect:
-        """What happened to an unknown effect: for people to say, never for the agent."""
+    async def resolve(
+        self, number: int, *, happened: bool | None = None, undone: bool = False, actor: str | None = None
+    ) -> Effect:
+        """What happened to an unknown effect, or that one was `undone` by hand: for people to say, never for
+        the agent. Of an unknown undo, `happened` says whether that did.
+        """
     async def effect(self, number: int) -> Effect:
         """The effect that people call by this number."""
+    async def effect_record(self, number: int) -> dict[str, Any]:
+        """All that is recorded of an effect, with its arguments and result: for `--json`."""
     async def undo_effect(self, number: int) -> Effect:
         """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
-    async def approvals(self, state: str | None = "requested") -> list[Approval]:
+    async def approvals(self, state: str | None = "requested") -> list[AsyncApproval]:
         """What waits for a person's decision; with another `state`, or None for all, what did."""
-    async def approval(self, number: int) -> Approval:
+    async def approval(self, number: int) -> AsyncApproval:
         """The request that people call by this number."""
     @property
     def autopilot(self) -> Awaitable[bool]:
@@ -429,8 +440,6 @@ class AsyncRun:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    async def entries(self, label: str) -> int:
-        """How many steps of this label the run has entered before this one."""
 
 class AsyncPlan:
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
@@ -458,6 +467,11 @@ class AsyncPlan:
     @property
     def effects(self) -> EffectsPart:
         """What it does to effects, and what it leaves standing."""
+    @property
+    def waits(self) -> dict[str, int]:
+        """What this process has no tool for: handlers, and how many effects each is for. A worker that has
+        them can carry the plan out, or `--app` brings them.
+        """
     @property
     def calm(self) -> bool:
         """Whether it only restores: nothing is undone in the world, and nothing has to be said before."""
@@ -495,6 +509,75 @@ class AsyncReceipt:
     @property
     def state(self) -> Awaitable[Any]:
         """The state after it."""
+    async def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+
+class AsyncApproval:
+    """A request to a person, and its answer; `await approval.wait()` keeps no event loop waiting."""
+    @property
+    def number(self) -> int:
+        """What people call it by."""
+    @property
+    def shown(self) -> str:
+        """The call, or the question, in words."""
+    @property
+    def thread(self) -> Awaitable[str]:
+        """The thread whose call it is."""
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the decision rests on: if they are others when the call is made, it is void."""
+    @property
+    def state(self) -> str:
+        """requested, granted, denied, used, void or expired, as last read."""
+    @property
+    def is_question(self) -> bool:
+        """Whether it asks for an answer rather than for a yes."""
+    async def wait(self, timeout: float | None = None) -> str:
+        """Wait until somebody decides, or for so many seconds; the state then. Call the tool again after."""
+    async def grant(self, *, actor: str | None = None, private_key: bytes | None = None) -> AsyncApproval:
+        """Say yes, as somebody other than who asked; signed, where the store's grants are."""
+    async def deny(self, reason: str | None = None, *, actor: str | None = None) -> AsyncApproval:
+        """Say no."""
+    async def refresh(self) -> AsyncApproval:
+        """Read it again."""
+    async def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+
+class AsyncPendingPlan:
+    """A plan that has begun and not ended."""
+    @property
+    def thread(self) -> Awaitable[str]:
+        """The thread that it holds."""
+    @property
+    def state(self) -> str:
+        """applying, paused, applied or aborted."""
+    @property
+    def id(self) -> str:
+        """What it is called."""
+    async def resume(self) -> AsyncPendingPlan:
+        """Go on with it, as far as the tools of this process reach."""
+    async def retry(self, number: int) -> AsyncPendingPlan:
+        """Try the line of this effect again, and go on."""
+    async def accept(self, number: int) -> AsyncPendingPlan:
+        """Go on without what failed: the effect stays as it is, and is named."""
+    async def abort(self, reason: str | None = None) -> AsyncPendingPlan:
+        """Restore nothing, and free the thread; what was undone stays undone, and shows as a discrepancy."""
+    async def lines(self) -> list[str]:
+        """What it does, a line each, and how far that is."""
+    async def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+
+class AsyncRecovery:
+    """What a crash left for somebody to see to."""
+
+    steps: list[OpenStep]
+    effects: list[Effect]
+    plans: list[AsyncPendingPlan]
+    approvals: list[AsyncApproval]
+    settled: list[str]
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is left."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
 

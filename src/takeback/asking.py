@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from takeback.engine import approvals
+from takeback.errors.base import naming
 from takeback.model.ids import shown
 
 if TYPE_CHECKING:
@@ -31,6 +32,12 @@ class Approval:
     def shown(self) -> str:
         """The call, or the question, in words."""
         return self._cell.shown
+
+    @property
+    def thread(self) -> str:
+        """The thread whose call it is."""
+        info = self._ctx.storage.thread_by_uid(self._ctx.tenant, self._cell.thread)
+        return info.name if info else shown(self._cell.thread)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -74,9 +81,8 @@ class Approval:
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         cell = self._cell
-        info = self._ctx.storage.thread_by_uid(self._ctx.tenant, cell.thread)
         return {
-            "number": cell.number, "id": shown(cell.id), "thread": info.name if info else None,
+            "number": cell.number, "id": shown(cell.id), "thread": self.thread,
             "tool": cell.tool or None, "shown": cell.shown, "facts": cell.facts, "why": cell.why or None,
             "state": self.state, "asked_by": cell.asked_by, "decided_by": cell.decided_by,
             "args": self._book.load(cell.args) if cell.tool else None,
@@ -92,5 +98,6 @@ class Approval:
     def _decide(self, granted: bool, actor: str | None, note: str | None, key: bytes | None) -> Approval:
         self._book.refresh()
         by = actor or self._ctx.actor
-        approvals.decide(self._ctx, self._book, self._cell, granted=granted, by=by, note=note, sign=key)
+        with naming(self.thread):
+            approvals.decide(self._ctx, self._book, self._cell, granted=granted, by=by, note=note, sign=key)
         return self

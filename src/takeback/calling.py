@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,10 +23,12 @@ from takeback.errors import (
     EffectTimeout,
     NoStep,
     NotDone,
+    StoreClosed,
     TakebackError,
     ToolInTool,
     Undecided,
 )
+from takeback.errors.base import naming
 from takeback.model import canonical
 from takeback.model.ledger import Blob, Effect, Entry
 from takeback.step import current, decided
@@ -34,6 +37,7 @@ from takeback.tools import Tool, given, registry
 if TYPE_CHECKING:
     from takeback.engine.steps import Session
 
+T = TypeVar("T")
 _key: contextvars.ContextVar[str | None] = contextvars.ContextVar("takeback_effect_key", default=None)
 _connection: contextvars.ContextVar[Any] = contextvars.ContextVar("takeback_connection", default=None)
 _LARGEST = 64 << 20
@@ -65,13 +69,14 @@ def call(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any])
     spec = _spec(tool, named)
     if tool.declared.within and not session.replays:
         return _within(tool, session, spec, args, kwargs)
-    ticket = _begun(session, spec)
+    ticket = _begun(session, functools.partial(calls.begin, session, spec))
     if isinstance(ticket, Replay):
         return tool.load(ticket.value)
     book, effect = session.book, ticket.effect
     _on_time(book, effect)
     try:
-        value = _run(tool, effect, book, args, kwargs)
+        with _late_named(session):
+            value = _run(tool, effect, book, args, kwargs)
     except BaseException as broken:
         raise _failed(book, effect, broken) from broken.__cause__
     _succeeded(tool, book, effect, value, named)
@@ -82,7 +87,7 @@ async def acall(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     """The same for a coroutine function; what waits for the disk does so in a thread."""
     session, named = await _aside(_entered, tool, args, kwargs)
     spec = await _aside(_spec, tool, named)
-    ticket = await _aside(_begun, session, spec)
+    ticket = await _begun_aside(session, spec)
     if isinstance(ticket, Replay):
         return tool.load(ticket.value)
     book, effect = session.book, ticket.effect
@@ -91,7 +96,8 @@ async def acall(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     try:
         value = await asyncio.wait_for(tool.raw(*args, **kwargs), tool.declared.timeout)
     except TimeoutError as late:
-        raise await _aside(_failed, book, effect, _timeout(effect, late)) from late
+        with _late_named(session):
+            raise await _aside(_failed, book, effect, _timeout(effect, late)) from late
     except BaseException as broken:
         raise _failed(book, effect, broken) from broken.__cause__
     finally:
@@ -149,12 +155,13 @@ def probe(book: Book, effect: Effect) -> Effect | None:
 def _entered(
     tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Session, dict[str, Any]]:
-    name = tool.declared.name
+    name, step = tool.declared.name, current()
     if _key.get() is not None:
         raise ToolInTool(
-            f"{name} was called inside another tool", hint=f"Call {name}.raw(…): it is part of the outer call"
+            f"{name} was called inside another tool",
+            thread=None if step is None else step.thread.name,
+            hint=f"Call {name}.raw(…): it is part of the outer call",
         )
-    step = current()
     if step is None:
         raise NoStep(
             f"{name} was called where no step is open, so nothing would record it",
@@ -164,33 +171,49 @@ def _entered(
 
 
 def _spec(tool: Tool[..., Any], named: dict[str, Any]) -> Spec:
-    spec = tool.spec(named)
-    if tool.declared.read is None:
+    spec, read = tool.spec(named), tool.declared.read
+    if read is None:
         return spec
-    before = _finished(tool.declared.read(**given(tool.declared.read, named)))
-    return msgspec.structs.replace(spec, before=canonical.encode(before))
+    return msgspec.structs.replace(spec, read=lambda: canonical.encode(_finished(read(**given(read, named)))))
 
 
-def _begun(session: Session, spec: Spec) -> Replay | Execute:
+def _begun(session: Session, begin: Callable[[Answer | None], T]) -> T:
     try:
-        return _begun_or_asked(session, spec)
+        with naming(session.tip.info.name):
+            return _begun_or_asked(session, begin)
     except ApprovalRequired as asked:
         asked.approval = Approval(session.ctx, session.book, asked.approval)
         raise
 
 
-def _begun_or_asked(session: Session, spec: Spec) -> Replay | Execute:
+async def _begun_aside(session: Session, spec: Spec) -> Replay | Execute:
+    """The intent of a coroutine; where it is cancelled meanwhile, it is known that nothing was called."""
+    work = asyncio.ensure_future(_aside(_begun, session, functools.partial(calls.begin, session, spec)))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled() and work.exception() is None:
+            ticket = work.result()
+            if isinstance(ticket, Execute):
+                _failed(session.book, ticket.effect, NotDone("cancelled before it was called"))
+        raise
+
+
+def _begun_or_asked(session: Session, begin: Callable[[Answer | None], T]) -> T:
     answer = decided()
     if answer is None or answer.what != "undo":
-        return calls.begin(session, spec, answer)
+        return begin(answer)
+    undone: list[int] = []
     while True:
         try:
-            return calls.begin(session, spec)
+            return begin(Answer("undo", answer.by, undone))
         except EffectStands as stands:
             if any(effect.owner != session.cell.thread for effect in stands.standing):
                 raise  # what another thread owns is that one's to take back
             for effect in stands.standing:
                 undo_one(session.book, effect)
+                undone.append(effect.number)
 
 
 def _on_time(book: Book, effect: Effect) -> None:
@@ -239,10 +262,11 @@ def _timed(tool: Tool[..., Any], effect: Effect, book: Book, work: Callable[[], 
 def _late(
     tool: Tool[..., Any], effect: Effect, book: Book, came: list[Any], failed: list[BaseException]
 ) -> None:
-    if came:
-        _succeeded(tool, book, effect, came[0], None)
-    elif isinstance(failed[0], NotDone):
-        calls.outcome(book, effect, "failed", error=str(failed[0]))
+    with suppress(StoreClosed):  # then nobody can be told: it stays unknown, and is listed as that
+        if came:
+            _succeeded(tool, book, effect, came[0], None)
+        elif isinstance(failed[0], NotDone):
+            calls.outcome(book, effect, "failed", error=str(failed[0]))
 
 
 def _failed(book: Book, effect: Effect, broken: BaseException) -> BaseException:
@@ -297,7 +321,7 @@ def _within(
         return canonical.encode(value)
 
     try:
-        made = calls.within(session, spec, work)
+        made = _begun(session, functools.partial(calls.within, session, spec, work))
     except _WorkFailed as failed:
         raise failed.cause from None
     return tool.load(made.value) if isinstance(made, Replay) else kept[0]
@@ -407,6 +431,16 @@ def _finished(value: Any) -> Any:
     if failed:
         raise failed[0]
     return came[0]
+
+
+@contextmanager
+def _late_named(session: Session) -> Iterator[None]:
+    """Whatever a tool raises is its own; only that it took too long is said by us."""
+    try:
+        yield
+    except EffectTimeout as late:
+        late.thread = late.thread or session.tip.info.name
+        raise
 
 
 def _timeout(effect: Effect, cause: BaseException | None) -> EffectTimeout:

@@ -32,26 +32,30 @@ class GoingBack(Handle[S]):
         *,
         scope: Collection[str] | None = None,
         redo: Sequence[int] = (),
+        keep: Sequence[int] = (),
         take_shared: Sequence[int] = (),
         orphans: bool = False,
     ) -> Plan:
         """What going back to a checkpoint will do; reads only.
 
         `scope` leaves something as it is: any of state, effects, files, memory. By number, `redo` does again
-        what was undone, and `take_shared` takes back what a fork relies on; `orphans` takes back what no step
-        claimed.
+        what was undone, `keep` leaves standing what could be undone, and `take_shared` takes back what a fork
+        relies on; `orphans` takes back what no step claimed.
         """
         tip = self._need()
         target = history.target(self._ctx, tip, ref)
         scope = _scope(scope)
         return self._plan(
             rollback.to_checkpoint(tip, target, state="state" in scope, files="files" in scope),
-            wish=Wish("effects" in scope, [*take_shared], orphans, [*redo]),
+            wish=Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep]),
         )
 
-    def plan_undo(self, bookmark: str | None = None, *, redo: Sequence[int] = ()) -> Plan:
+    def plan_undo(
+        self, bookmark: str | None = None, *, redo: Sequence[int] = (), keep: Sequence[int] = ()
+    ) -> Plan:
         """What taking back the last operation (or going to a bookmark) will do."""
-        return self._plan(rollback.back(self._ctx, self._need(), bookmark), wish=Wish(redo=[*redo]))
+        wish = Wish(redo=[*redo], keep=[*keep])
+        return self._plan(rollback.back(self._ctx, self._need(), bookmark), wish=wish)
 
     def plan_redo(self, *, redo: Sequence[int] = ()) -> Plan:
         """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""

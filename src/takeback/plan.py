@@ -66,6 +66,18 @@ class Plan:
         return next(part for part in self.parts if isinstance(part, EffectsPart))
 
     @property
+    def waits(self) -> dict[str, int]:
+        """What this process has no tool for: handlers, and how many effects each is for. A worker that has
+        them can carry the plan out, or `--app` brings them."""
+        from takeback.calling import Hands
+
+        hands, found = Hands(), dict[str, int]()
+        for handler in self.effects.handlers:
+            if not hands.has(handler):
+                found[handler] = found.get(handler, 0) + 1
+        return found
+
+    @property
     def calm(self) -> bool:
         """Whether it only restores: nothing is undone in the world, and nothing has to be said before."""
         return self.effects.calm
@@ -90,9 +102,9 @@ class Plan:
 
     def lines(self, limit: int | None = None) -> list[str]:
         """What each part does, a line a change."""
-        return [line for part in self.parts for line in part.lines(limit)] + [
-            f"conflict at {clash}" for clash in self.conflicts
-        ]
+        said = [line for part in self.parts for line in part.lines(limit)]
+        said += [f"{count} wait for a worker with {name}" for name, count in self.waits.items()]
+        return said + [f"conflict at {clash}" for clash in self.conflicts]
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -104,6 +116,7 @@ class Plan:
             "undoes": self.undoes.version if self.undoes else None,
             "digest": self.digest,
             "parts": [part.as_dict() for part in self.parts],
+            "waits": self.waits,
             "conflicts": [clash.as_dict() for clash in self.conflicts],
         }
 

@@ -15,6 +15,7 @@ from takeback.engine.book import Book, Change, book_of
 from takeback.engine.commit import Said
 from takeback.engine.standing import numbered
 from takeback.errors import PlanStale
+from takeback.errors.base import naming
 from takeback.model.ids import shown
 from takeback.model.ledger import Effect, Entry, StepCell
 
@@ -48,23 +49,23 @@ class PendingPlan:
     def resume(self) -> PendingPlan:
         """Go on with it, as far as the tools of this process reach."""
         self._book.refresh()
-        lines.carry_on(self._ctx, self._book, self._cell, Hands())
+        with naming(self.thread):
+            lines.carry_on(self._ctx, self._book, self._cell, Hands())
         return self
 
     def retry(self, number: int) -> PendingPlan:
         """Try the line of this effect again, and go on."""
-        lines.decide_line(self._book, self._cell, numbered(self._book, number), "retry")
-        return self.resume()
+        return self._decided(number, "retry")
 
     def accept(self, number: int) -> PendingPlan:
         """Go on without what failed: the effect stays as it is, and is named."""
-        lines.decide_line(self._book, self._cell, numbered(self._book, number), "accept")
-        return self.resume()
+        return self._decided(number, "accept")
 
     def abort(self, reason: str | None = None) -> PendingPlan:
         """Restore nothing, and free the thread; what was undone stays undone, and shows as a discrepancy."""
         self._book.refresh()
-        lines.abort(self._ctx, self._book, self._cell, Said(reason=reason, actor=self._ctx.actor))
+        with naming(self.thread):
+            lines.abort(self._ctx, self._book, self._cell, Said(reason=reason, actor=self._ctx.actor))
         return self
 
     def lines(self) -> list[str]:
@@ -89,6 +90,12 @@ class PendingPlan:
         if cell.state == "paused":
             return unfinished(self._book, cell, self.thread).what
         return f"{cell.kind} of {self.thread!r} is {cell.state}; left: {waiting(cell)}"
+
+    def _decided(self, number: int, what: str) -> PendingPlan:
+        self._book.refresh()
+        with naming(self.thread):
+            lines.decide_line(self._book, self._cell, numbered(self._book, number), what)
+        return self.resume()
 
     @property
     def _cell(self) -> PlanCell:

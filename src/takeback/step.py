@@ -155,7 +155,7 @@ class Step(Generic[S]):
             base,
             self.label,
             None if run is None else run.id,
-            entry=0 if run is None else run.behind(self.label),
+            entry=0 if run is None else run._behind(self.label),
             wait=self._wait,
             take_over=self._take_over,
         )
@@ -171,7 +171,7 @@ class Step(Generic[S]):
             steps.release(self._session)
             self._session = None
         if self._thread._run is not None:
-            self._thread._run.passed(self.label)
+            self._thread._run._passed(self.label)
 
     def _leave(self, error: BaseException) -> None:
         """The body raised, or the end was refused: the step stays open where it has effects."""
@@ -206,13 +206,13 @@ class Run:
         self._thread, self.id = thread, name
         self._ended: dict[str, int] = {}
 
-    def behind(self, label: str) -> int:
+    def _behind(self, label: str) -> int:
         """How many steps of this label the run has ended, here or in an earlier life."""
         return self._ended.get(label, 0)
 
-    def passed(self, label: str) -> None:
+    def _passed(self, label: str) -> None:
         """A step of this label has ended. One whose body raised has not: the next entry resumes it."""
-        self._ended[label] = self.behind(label) + 1
+        self._ended[label] = self._behind(label) + 1
 
     def __enter__(self) -> Self:
         if self._thread._run is not None:

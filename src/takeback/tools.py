@@ -26,6 +26,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "local": {"repeat": "once", "local": True},
     "irreversible": {"repeat": "once", "no_undo": True},
 }
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 _SECOND = 1_000_000
 
 
@@ -120,7 +121,6 @@ class Tool(Generic[P, R]):
         approve = d.requires_approval
         if callable(approve):
             approve = bool(approve(**given(approve, named)))
-        facts = {} if d.facts is None or not approve else dict(d.facts(**given(d.facts, named)))
         return Spec(
             tool=d.name, version=d.version, args=args, hashed=args_hash(d.name, args),
             target="\0" + d.name if d.target is None else _filled(d.target, named),
@@ -129,7 +129,8 @@ class Tool(Generic[P, R]):
             timeout_us=TIMEOUT_US if d.timeout is None else int(d.timeout * _SECOND),
             key_ttl_us=None if d.key_ttl is None else int(d.key_ttl * _SECOND),
             cost={name: int(named[argument]) for name, argument in d.cost.items()},
-            approve=bool(approve), facts=facts,
+            approve=bool(approve),
+            look=None if d.facts is None else functools.partial(_facts, d.facts, named),
         )  # fmt: skip
 
     @functools.cached_property
@@ -231,15 +232,36 @@ def declare(function: Callable[P, R], preset: str | None = None, **said: Any) ->
     return made
 
 
-def from_mcp(function: Callable[P, R], annotations: Mapping[str, Any], **said: Any) -> Tool[P, R]:
-    """A tool from what an MCP server says of it. Hints are hints: what is not said counts as irreversible."""
-    if annotations.get("readOnlyHint"):
-        preset = "pure"
-    elif annotations.get("idempotentHint"):
-        preset = "idempotent"
+def from_mcp(
+    function: Callable[P, R], annotations: Any = None, *, trusted: bool = True, **said: Any
+) -> Tool[P, R]:
+    """A tool from what an MCP server says of it; what is said here counts for more. `trusted=False` is for a
+    server whose word is not taken: its tools count as irreversible."""
+    hinted = mcp_options(annotations) if trusted else {"preset": "irreversible"}
+    if hinted["preset"] == "irreversible" and (said.get("undo") or said.get("write")):
+        hinted["preset"] = "compensable"
+    return declare(function, **(hinted | said))
+
+
+def mcp_options(annotations: Any) -> dict[str, Any]:
+    """An MCP server's hints as options of a tool: {"preset": …}. `annotations` is a mapping or the SDK's
+    ToolAnnotations; a hint that is missing has the protocol's default, which is the worst.
+
+    Read-only is pure. Idempotent is repeated without harm. Whether something is destructive says nothing
+    about taking it back, and so is everything else irreversible: only an undo= makes it compensable.
+    """
+    if annotations is None:
+        hints: Mapping[str, Any] = {}
+    elif isinstance(annotations, Mapping):
+        hints = annotations
     else:
-        preset = "compensable" if said.get("undo") else "irreversible"
-    return declare(function, preset, **said)
+        hints = {name: getattr(annotations, name, None) for name in _HINTS}
+    for name in _HINTS:
+        if hints.get(name) not in (None, True, False):
+            raise BadTool(f"the MCP annotation {name}={hints[name]!r} is neither true nor false")
+    if hints.get("readOnlyHint"):
+        return {"preset": "pure"}
+    return {"preset": "idempotent" if hints.get("idempotentHint") else "irreversible"}
 
 
 def given(function: Callable[..., Any], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,6 +354,10 @@ def _check_undo(d: Declared, known: set[str]) -> None:
             f"{d.name}: its undo wants {', '.join(lacking)}, which the call does not have",
             hint="An undo is called with those of the call's arguments that it names, and `result`",
         )
+
+
+def _facts(facts: Callable[..., Mapping[str, Any]], named: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(facts(**given(facts, named)))
 
 
 def _object_of(function: Callable[..., Any], signature: inspect.Signature) -> str | None:

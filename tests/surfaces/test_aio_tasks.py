@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 
 import takeback
-from takeback import aio
+from takeback import aio, pool
 from takeback.errors import StepOpen, StoreClosed, StoreUnavailable, TakebackError
 
 SRC = Path(__file__).resolve().parents[2] / "src"
@@ -134,7 +134,7 @@ def test_handles_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         done.append(thread.name)
 
     async def main() -> None:
-        monkeypatch.setattr(aio, "_WORKERS", 1)
+        monkeypatch.setattr(pool, "WORKERS", 1)
         async with await takeback.aopen(":memory:", clock=gate) as tb:
             eager, other = await numbers(tb, "eager"), await numbers(tb, "other")
             gate.shut()
@@ -449,7 +449,7 @@ def test_the_threads_end_with_the_store(url: str) -> None:
         async with await takeback.aopen(url) as tb:
             await numbers(tb)
             own = {t for t in threading.enumerate() if t.name.startswith("takeback")} - before
-            assert 1 <= len(own) <= aio._WORKERS
+            assert 1 <= len(own) <= pool.WORKERS
         for one in own:
             await asyncio.to_thread(one.join)
 

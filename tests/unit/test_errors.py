@@ -6,18 +6,16 @@ import inspect
 import json
 import os
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import apsw
 import pytest
+from tests.unit import effect_errors
+from tests.unit.error_cases import CASES, World, case
 
 import takeback
 from takeback import errors
 from takeback.storage import sqlite_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Caught to handle a whole group; what is raised is always one of those below them.
 GROUPS = {
@@ -25,55 +23,11 @@ GROUPS = {
 }  # fmt: skip
 
 
-@dataclass
-class World:
-    """What a scenario has at hand: a store in a file, a thread of two versions, a way to bend the rules."""
-
-    path: str
-    tb: takeback.Repo
-    patch: pytest.MonkeyPatch
-
-    @property
-    def trip(self):
-        return self.tb.thread("t")
-
-    @property
-    def storage(self):
-        return self.tb._ctx.storage
-
-    def sql(self, text):
-        """A change behind the library's back."""
-        self.tb.close()
-        connection = apsw.Connection(self.path)
-        connection.execute(text)
-        connection.close()
-
-
 @pytest.fixture
 def world(store_path, monkeypatch):
     with takeback.open(store_path) as tb:
         tb.thread("t", agent="a", initial={"n": 0, "log": []}).patch({"n": 1})
         yield World(str(store_path), tb, monkeypatch)
-
-
-@dataclass
-class Case:
-    """How an error comes about, and what it says: words of its text, and the fields that name the place."""
-
-    cause: Callable[[World], object]
-    words: tuple[str, ...]
-    where: dict = field(default_factory=dict)
-
-
-CASES: dict[type[errors.TakebackError], Case] = {}
-
-
-def case(error, *words, **where):
-    def register(cause):
-        CASES[error] = Case(cause, words, where)
-        return cause
-
-    return register
 
 
 # --- the request is wrong
@@ -395,6 +349,7 @@ def test_it_is_raised_and_says_what_where_and_what_to_do(world, error):
 
 def test_every_error_is_reached():
     """An error that nothing raises is a promise that nobody tested; groups are for catching."""
+    assert effect_errors.CASES is CASES
     assert {*CASES, *GROUPS} == set(ALL)
     assert GROUPS.isdisjoint(CASES)
 
@@ -402,14 +357,19 @@ def test_every_error_is_reached():
 def test_kinds_are_unique_and_stable():
     """Programs compare kinds: each class has its own, and this list changes only with a major version."""
     assert sorted(error.kind for error in ALL) == [
-        "ambiguous_reference", "bad_export", "bad_name", "bad_patch", "bad_path", "bad_reference",
-        "bad_request",
-        "bad_seal", "bad_state", "conflict", "corrupt_object", "error", "forked_process", "integrity",
-        "merge_conflict", "missing_extra", "moved", "network_filesystem", "newer_store", "not_a_store",
-        "not_found", "nothing_to_redo", "nothing_to_undo", "plan_stale", "read_only_state", "read_only_store",
-        "removed", "step_open", "store_busy", "store_closed", "store_corrupt", "store_error", "store_full",
-        "store_unavailable", "thread_deleted", "thread_exists", "too_deep", "too_large", "unknown_checkpoint",
-        "unknown_label", "unknown_outcome", "unknown_thread", "unstorable", "wrong_owner", "wrong_thread",
+        "ambiguous_reference", "approval_denied", "approval_required", "approval_stale", "bad_export",
+        "bad_name", "bad_patch", "bad_path", "bad_reference", "bad_request", "bad_seal", "bad_state",
+        "bad_tool", "budget_exceeded", "conflict", "corrupt_object", "effect_stands", "effect_timeout",
+        "effect_undone", "effect_unknown", "effect_unreadable", "effects_denied", "error",
+        "forked_process", "handler_missing", "integrity", "merge_conflict", "missing_extra", "moved",
+        "network_filesystem", "newer_store", "no_step", "not_a_store", "not_done", "not_for_agents",
+        "not_found", "nothing_to_redo", "nothing_to_undo", "paused", "plan_paused", "plan_required",
+        "plan_stale", "read_only_state", "read_only_store", "removed", "replay_diverged",
+        "rollback_in_progress", "step_in_progress", "step_lost", "step_open", "store_busy",
+        "store_closed", "store_corrupt", "store_error", "store_full", "store_unavailable",
+        "thread_deleted", "thread_exists", "too_deep", "too_large", "tool_in_tool", "unacknowledged",
+        "undecided", "unknown_checkpoint", "unknown_label", "unknown_outcome", "unknown_thread",
+        "unstorable", "wrong_owner", "wrong_thread",
     ]  # fmt: skip
     assert all("kind" in vars(error) for error in ALL)
 

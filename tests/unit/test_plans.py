@@ -189,6 +189,7 @@ def test_what_a_plan_says_to_programs(trip):
             {"part": "effects", "undo": [], "redo": [], "standing": [], "groups": {}, "notes": []},
         ],
         "conflicts": [],
+        "waits": {},
     }
     assert (plan.target.version, plan.undoes.version) == (1, 2)
     assert trip.plan_rollback(0).undoes is None

@@ -127,7 +127,7 @@ def _ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: fl
             thread=name,
             hint="plan.apply(acknowledge=True), or the numbers of those that you know of",
         )
-    handlers = [e.undo or "" for e in part.undone] + [f"{e.tool}@{e.version}" for e in part.redone]
+    handlers = part.handlers
     lacking = {handler: handlers.count(handler) for handler in handlers if not hands.has(handler)}
     if lacking and wait is None:
         waits = ", ".join(f"{count} wait for a worker with {handler}" for handler, count in lacking.items())

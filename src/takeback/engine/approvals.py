@@ -31,17 +31,23 @@ _replace = msgspec.structs.replace
 
 def needed(session: Session, spec: Spec, effect: Effect, cell: StepCell) -> ApprovalCell | Change | None:
     """None where the call needs none; the grant, as used; or the change that asks for one."""
-    said = session.book.threads.get(session.tip.info.uid)
-    autopilot = said is not None and said.autopilot
-    why = "the tool asks for approval" if spec.approve else ""
-    if not why and autopilot and effect.undo is None and not effect.within:
-        why = "it cannot be undone, and the thread is on autopilot"
+    why = wanted(session, spec)
     if not why:
         return None
     found = lookup(session.ctx, session.book, effect)
     if isinstance(found, ApprovalCell) and found.state == "granted":
         return _replace(found, state="used")
     return _ask(session, effect, cell, why, found)
+
+
+def wanted(session: Session, spec: Spec) -> str:
+    """Why the call needs a person's yes; empty where it needs none."""
+    if spec.approve:
+        return "the tool asks for approval"
+    said = session.book.threads.get(session.tip.info.uid)
+    if said is not None and said.autopilot and spec.undo is None and not spec.within:
+        return "it cannot be undone, and the thread is on autopilot"
+    return ""
 
 
 def lookup(ctx: Context, book: Book, effect: Effect) -> ApprovalCell | None:
@@ -56,7 +62,10 @@ def lookup(ctx: Context, book: Book, effect: Effect) -> ApprovalCell | None:
                 hint="The step cannot make this call; another one it can",
             )
         if approval.state == "granted" and ctx.approvers and not verified(approval, ctx.approvers):
-            raise BadSeal(f"the grant of {effect.shown} has no signature of an approver")
+            raise BadSeal(
+                f"the grant #{approval.number} of {effect.shown} has no signature of an approver",
+                hint=f"`takeback approvals grant {approval.number} --private-key FILE`, by who has one",
+            )
         current = equal(approval.facts, effect.facts) and not expired(approval, book.clock())
         if approval.state in ("requested", "granted") and current:
             return approval
@@ -86,9 +95,17 @@ def decide(
             hint="Decide as another: actor=, or --actor",
         )
 
+    if granted and ctx.approvers and sign is None:
+        raise BadSeal(
+            f"#{approval.number} has to be granted with the key of an approver",
+            hint="grant(private_key=…), or `takeback approvals grant --private-key FILE`",
+        )
+
     def change() -> Change:
         now = book.approvals[approval.id]
-        if now.state != "requested" or expired(now, book.clock()):
+        # What somebody wrote who has no key is no decision.
+        unsigned = now.state == "granted" and bool(ctx.approvers) and not verified(now, ctx.approvers)
+        if not (unsigned or now.state == "requested") or expired(now, book.clock()):
             state = "expired" if now.state == "requested" else now.state
             raise ApprovalStale(
                 f"the request #{now.number} ({now.shown}) is {state}", hint="`takeback approvals list`"
@@ -99,6 +116,11 @@ def decide(
         )  # fmt: skip
         if sign is not None:
             decided = _replace(decided, signature=_signature(decided, sign))
+        if granted and ctx.approvers and not verified(decided, ctx.approvers):
+            raise BadSeal(
+                f"the key that signs the grant of #{now.number} is none of the approvers'",
+                hint="Open the store with the public keys of those who may grant: approvers=[…]",
+            )
         rows: list[Row] = [ctx.audit_of(f"approval.{decided.state}", decided, by)]
         if now.tool:  # a question outlives the line it was asked on; a yes to a call does not
             rows.insert(0, Still(ThreadUid(now.thread), now.line))

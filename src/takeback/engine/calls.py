@@ -72,6 +72,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     approve: bool = False
     facts: dict[str, Any] = {}
     before: bytes | None = None
+    look: Callable[[], dict[str, Any]] | None = None  # the facts that an approval rests on
+    read: Callable[[], bytes] | None = None  # what stands at the target
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -89,8 +91,9 @@ class Execute(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     """What the caller says to do about what stands at the target."""
 
-    what: str  # beside, reuse
+    what: str  # beside, reuse, undo
     by: str | None = None
+    about: list[int] = []  # numbers of what was undone first
 
 
 def begin(session: Session, spec: Spec, answer: Answer | None = None) -> Replay | Execute:
@@ -114,7 +117,9 @@ def begin(session: Session, spec: Spec, answer: Answer | None = None) -> Replay 
         return made
 
 
-def within(session: Session, spec: Spec, work: Callable[[Effect, Any], bytes]) -> Replay | Effect:
+def within(
+    session: Session, spec: Spec, work: Callable[[Effect, Any], bytes], answer: Answer | None = None
+) -> Replay | Effect:
     """A call in our own transaction: the work, its effect and its outcome are there together, or none is."""
     with session.lock:
         matched = _match(session, spec)
@@ -122,7 +127,7 @@ def within(session: Session, spec: Spec, work: Callable[[Effect, Any], bytes]) -
             again = _again(session, matched)
             assert isinstance(again, Replay)
             return again
-        made = _prepared(session, spec, None, work)
+        made = _prepared(session, spec, answer, work)
         if isinstance(made, Replay):
             return made
         effect = session.book.effects[made.effect.id]
@@ -175,11 +180,7 @@ def settle(effect: Effect, state: str, book: Book, **fields: Any) -> Effect:
 
 def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str | None) -> Effect:
     """A person's word on an unknown effect; not an agent's, and not while the call may be on its way."""
-    if not by or by in (effect.actor, _agent(ctx, effect)):
-        raise NotForAgents(
-            f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
-            hint="Name who says so: actor=, or --actor",
-        )
+    for_people(ctx, effect, by)
 
     def decide() -> Change:
         now = book.effects[effect.id]
@@ -204,12 +205,22 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
     return done
 
 
+def for_people(ctx: Context, effect: Effect, by: str | None) -> None:
+    """Refuse the agent, whoever made the call, and nobody."""
+    if not by or by in (effect.actor, _agent(ctx, effect)):
+        raise NotForAgents(
+            f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
+            hint="Name who says so: actor=, or --actor",
+        )
+
+
 # --- one call
 
 
 def _match(session: Session, spec: Spec) -> Effect | None:
     for effect in session.calls():
-        if effect.args_hash == spec.hashed and effect.id not in session.claimed:
+        taken_for = session.cell.instead.get(effect.id)
+        if spec.hashed in (effect.args_hash, taken_for) and effect.id not in session.claimed:
             return effect
     return None
 
@@ -285,19 +296,21 @@ def _prepared(
     """Nothing is recorded of it: the guard, the approval, the budget; then the intent, in one transaction."""
     book = session.book
     objects: dict[bytes, bytes] = {}
+    spec = _looked(session, spec)
 
     def decide() -> Change:
         cell = session.still_mine()
         rights = _rights(session)
         standing = [] if rights == "allow" else book.standing(spec.target, session.lineage)
         standing = [e for e in standing if e.id not in session.claimed]
-        if standing and (answer is None or answer.what == "reuse"):
-            return _reuse(session, spec, standing, cell)
+        if standing and (answer is None or answer.what != "beside"):
+            return _reuse(session, spec, standing, cell, answer)
+        about = (
+            [each.number for each in standing] if answer is None or answer.what != "undo" else answer.about
+        )
         decisions = []
-        if standing and answer is not None:
-            decisions.append(
-                Decision(answer.what, answer.by, book.clock(), [each.number for each in standing])
-            )
+        if about and answer is not None:
+            decisions.append(Decision(answer.what, answer.by, book.clock(), about))
         effect = _intent(session, spec, cell, decisions, objects)
         approved = approvals.needed(session, spec, effect, cell)
         if isinstance(approved, Change):
@@ -320,6 +333,14 @@ def _prepared(
     return made
 
 
+def _looked(session: Session, spec: Spec) -> Spec:
+    """The call with what the world says just before its intent; a call that is answered from the record asks
+    nobody."""
+    if spec.look is not None and approvals.wanted(session, spec):
+        spec = _replace(spec, facts=spec.look())
+    return spec if spec.read is None else _replace(spec, before=spec.read())
+
+
 def _done_within(
     book: Book, work: Callable[[Effect, Any], bytes], effect: Effect, entries: list[Entry], connection: Any
 ) -> list[Entry]:
@@ -328,16 +349,25 @@ def _done_within(
     return [done, *(entry for entry in entries if not isinstance(entry, Effect))]
 
 
-def _reuse(session: Session, spec: Spec, standing: list[Effect], cell: StepCell) -> Change:
-    """Exactly one that was done with equal arguments is taken for this call; else somebody decides."""
-    same = [e for e in standing if e.args_hash == spec.hashed and e.state == "done" and e.result is not None]
-    if len(standing) == 1 and len(same) == 1:
-        found = same[0]
+def _reuse(
+    session: Session, spec: Spec, standing: list[Effect], cell: StepCell, answer: Answer | None
+) -> Change:
+    """Exactly one that was done with equal arguments is taken for this call; one that was worded otherwise
+    where somebody says so. Else somebody decides."""
+    said = answer is not None and answer.what == "reuse"
+    done = [e for e in standing if e.tool == spec.tool and e.state == "done" and e.result is not None]
+    if len(standing) == len(done) == 1 and (said or done[0].args_hash == spec.hashed):
+        found = done[0]
         assert found.result is not None
         session.claim(found)
         taken = _replace(cell, reused=[*cell.reused, found.id])
+        entries: list[Entry] = []
+        if found.args_hash != spec.hashed and answer is not None:
+            taken = _replace(taken, instead=cell.instead | {found.id: spec.hashed})
+            told = Decision("reuse", answer.by, session.book.clock(), [found.number])
+            entries.append(_replace(found, decisions=[*found.decisions, told]))
         value = Replay(session.book.load(found.result))
-        return Change([taken], answer=value, rows=[_on_line(session)])
+        return Change([taken, *entries], answer=value, rows=[_on_line(session)])
     listed = ", ".join(f"#{e.number} ({e.shown}, {e.state})" for e in standing[:5])
     more = f" and {len(standing) - 5} more" if len(standing) > 5 else ""
     raise EffectStands(

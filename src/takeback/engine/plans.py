@@ -30,6 +30,7 @@ class Wish(msgspec.Struct, frozen=True):
     take_shared: list[int] = []
     orphans: bool = False
     redo: list[int] = []
+    keep: list[int] = []
 
 
 class EffectsPart:
@@ -55,6 +56,11 @@ class EffectsPart:
         """What is done again, because it was asked for."""
         missing = self.groups.get("missing", [])
         return sorted((e for e in missing if e.number in self.wish.redo), key=lambda e: e.order)
+
+    @property
+    def handlers(self) -> list[str]:
+        """The tools that it takes, in the order of its lines."""
+        return [e.undo or "" for e in self.undone] + [f"{e.tool}@{e.version}" for e in self.redone]
 
     @property
     def standing(self) -> list[Effect]:
@@ -187,7 +193,7 @@ def _group(effect: Effect, uid: bytes, known: bool, relying: Collection[Lineage]
         return "shared"
     if effect.local:
         return "local"
-    return "compensate" if effect.undo is not None else "stays"
+    return "compensate" if effect.undo is not None and effect.number not in wish.keep else "stays"
 
 
 def _concerns(effect: Effect, uid: bytes, merged: Collection[Lineage]) -> bool:

@@ -8,12 +8,13 @@ import msgspec
 
 from takeback.engine import owners
 from takeback.engine.book import Book, Change
-from takeback.engine.calls import DAY_US, TIMEOUT_US, Hands
+from takeback.engine.calls import DAY_US, TIMEOUT_US, Hands, for_people
+from takeback.engine.context import Context
 from takeback.errors import (
     NotDone,
     Undecided,
 )
-from takeback.model.ledger import Effect, Entry
+from takeback.model.ledger import Decision, Effect, Entry
 
 _replace = msgspec.structs.replace
 
@@ -89,6 +90,23 @@ def undo_alone(book: Book, effect: Effect, hands: Hands) -> Effect:
     if done.state != "undone":
         raise Undecided(f"#{done.number} ({done.shown}) is {done.state}: {done.error}")
     return done
+
+
+def undone_by_hand(ctx: Context, book: Book, effect: Effect, by: str | None) -> Effect:
+    """A person's word that they took it back themselves, where no handler does."""
+    for_people(ctx, effect, by)
+
+    def decide() -> Change:
+        now = book.effects[effect.id]
+        if now.state not in ("done", "undo_failed", "undo_unknown"):
+            raise Undecided(f"#{now.number} ({now.shown}) is {now.state}: there is nothing to take back")
+        said = Decision(f"resolved {now.state}: undone by hand", by, book.clock())
+        clean = _replace(now, dirty=False, decisions=[*now.decisions, said])
+        gone = settled_undo(clean, "undone", book, None)
+        return Change([gone], answer=gone, rows=[ctx.audit_of("effect.undone_by_hand", gone, by)])
+
+    gone: Effect = book.change(decide)
+    return gone
 
 
 def _undo_alone_within(book: Book, effect: Effect, hands: Hands) -> Effect:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 
@@ -85,3 +87,15 @@ class IntegrityError(TakebackError):
 
     kind = "integrity"
     exit_code = 6
+
+
+@contextmanager
+def naming(thread: str) -> Iterator[None]:
+    """What is refused inside names the thread, where what refuses it knows only a part of it."""
+    try:
+        yield
+    except TakebackError as error:
+        # A tool's own word that nothing happened is told again as it was told.
+        if error.thread is None and error.kind != "not_done":
+            error.thread = thread
+        raise

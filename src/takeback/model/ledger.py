@@ -64,6 +64,7 @@ class StepCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     reused: list[bytes] = []  # effects of other steps that this one took for its own
     closed: int | None = None
     claims: list[bytes] = []  # what it closed with, in the order of its calls
+    instead: dict[bytes, bytes] = {}  # of what was reused by decision: the hash of the call it was taken for
 
     @property
     def live(self) -> bool:
