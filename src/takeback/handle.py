@@ -99,7 +99,7 @@ class Handle(Generic[S]):
     @property
     def labels(self) -> dict[str, int]:
         """Label → version."""
-        return self._ctx.storage.labels(self._ctx.tenant, self._need().info.uid)
+        return threads.labels(self._ctx, self._need().info.uid)
 
     def audit(self) -> Iterator[AuditEntry]:
         """What was done to the thread beside its checkpoints: labels, seals, imports."""

@@ -15,7 +15,7 @@ from takeback.engine.context import Tip, needed
 from takeback.engine.patch import edits, json_patch, merge_patch
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
-from takeback.errors import BadRequest, Conflict, RollbackInProgress, ThreadExists, UnknownThread
+from takeback.errors import BadRequest, Conflict, ThreadExists, UnknownThread
 from takeback.going_back import GoingBack
 from takeback.going_back import said as _said
 from takeback.model import paths
@@ -245,10 +245,6 @@ class Thread(GoingBack[S], Acting[S]):
     def delete(self, *, reason: str | None = None) -> None:
         """Remove the thread for good. Its name is free again; late writers to it are refused."""
         refuse_open(self, "deleting the thread")
-        if self.refresh()._need().info.lock is not None:
-            raise RollbackInProgress(
-                "a plan is being applied to the thread", thread=self.name, hint="`takeback recover` shows it"
-            )
         threads.delete(self._ctx, self._need(), reason)
         self._tip = None
 

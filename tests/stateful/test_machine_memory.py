@@ -16,7 +16,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from takeback.engine import commit, context, fork, history, merge3, rollback, threads, transfer
 from takeback.errors import TakebackError
 from takeback.model import records
-from takeback.storage.base import DropLabel, HeadMoved, NewCheckpoint, PutLabel, Tombstone
+from takeback.storage.base import DropLabel, HeadMoved, Labels, NewCheckpoint, PutLabel, Tombstone
 from takeback.storage.memory import MemoryStorage
 from takeback.storage.wrappers import Wrapper
 from takeback.testing import strategies
@@ -120,7 +120,7 @@ class MisplacesLabels(Breaking):
 
     def broken(self, batch):
         row = self.only(batch, PutLabel)
-        if row is None or row.label not in self.inner.labels(batch.tenant, row.uid):
+        if row is None or row.label not in dict(self.inner.find(batch.tenant, Labels(row.uid))):
             return batch
         return msgspec.structs.replace(batch, rows=[r for r in batch.rows if r is not row])
 

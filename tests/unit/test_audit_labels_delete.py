@@ -6,6 +6,7 @@ import pytest
 
 import takeback
 from takeback import errors
+from takeback.storage.base import Labels
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -154,7 +155,7 @@ def test_deletion_is_for_good(tb, trip):
     with pytest.raises(errors.UnknownThread):
         trip.state
     assert tb._ctx.storage.checkpoints("default", uid, 0, 9) == []
-    assert tb._ctx.storage.labels("default", uid) == {}
+    assert tb._ctx.storage.find("default", Labels(uid)) == []
 
 
 def step(thread):

@@ -36,7 +36,7 @@ from takeback.storage.base import (
 from takeback.storage.migrate import queries
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Disk
-from takeback.testing.handles import together
+from takeback.testing.handles import labels, together
 from takeback.testing.rows import audit, blobs, cell, following, ledger, merging, new_thread, run
 
 A = "a"
@@ -620,7 +620,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
     for newest_first in (False, True):
         for merges in (False, True):
             store.checkpoints(A, row.uid, 0, 9, newest_first=newest_first, merges=merges)
-    store.labels(A, row.uid)
+    labels(store, row.uid)
     ok(store, Still(row.uid, 0), ledger(row.uid, 0, cell()), Lock(row.uid, b"plan"))
     store.cells(A, family=row.uid)
     store.cells(A, live=True)
@@ -628,7 +628,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
     store.objects(A, list(blobs(b"x")))
     store.tenants()
     store.info()
-    ok(store, Tombstone(row.uid, 1))
+    ok(store, Lock(row.uid, None, was=b"plan"), Tombstone(row.uid, 1))
     store.close()
     assert queries("sqlite").keys() == used
 

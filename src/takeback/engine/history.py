@@ -16,6 +16,7 @@ from takeback.errors import (
 )
 from takeback.model import refs
 from takeback.model.records import Checkpoint, Pointer
+from takeback.storage.base import Labels
 
 _PAGE = 200
 
@@ -146,7 +147,7 @@ def _found(ctx: Context, tip: Tip, ref: refs.Ref, said: Any) -> Checkpoint:
         return _by_id(ctx, tip, ref)
     if isinstance(ref, refs.ByTime):
         return _by_time(ctx, tip, ref.micros, said)
-    version = ctx.storage.labels(ctx.tenant, tip.info.uid).get(ref.name)
+    version = dict(ctx.storage.find(ctx.tenant, Labels(tip.info.uid))).get(ref.name)
     if version is None:
         raise UnknownLabel(
             f"there is no label {ref.name!r}", thread=tip.info.name, hint="`takeback log` shows them"

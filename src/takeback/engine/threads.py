@@ -6,10 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from takeback.engine.context import Context, Tip
-from takeback.errors import ThreadDeleted, UnknownLabel, WrongOwner
+from takeback.errors import RollbackInProgress, ThreadDeleted, UnknownLabel, WrongOwner
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.model.refs import check_label
-from takeback.storage.base import Batch, DropLabel, PutLabel, Row, ThreadQuery, Tombstone
+from takeback.storage.base import (
+    Batch,
+    DropLabel,
+    Labels,
+    PutLabel,
+    Row,
+    ThreadLocked,
+    ThreadQuery,
+    Tombstone,
+)
 
 
 def check_owner(tip: Tip, agent: str | None, user: str | None) -> None:
@@ -45,10 +54,15 @@ def label(ctx: Context, tip: Tip, name: str, target: Checkpoint) -> None:
 def unlabel(ctx: Context, tip: Tip, name: str) -> None:
     """A label names nothing any more; what is no label of the thread is refused."""
     info = tip.info
-    if name not in ctx.storage.labels(ctx.tenant, info.uid):
+    if name not in labels(ctx, info.uid):
         raise UnknownLabel(f"there is no label {name!r}", thread=info.name)
     entry = ctx.audit("label.removed", info, ctx.actor, label=name)
     _write(ctx, info, [DropLabel(info.uid, name), entry])
+
+
+def labels(ctx: Context, uid: bytes) -> dict[str, int]:
+    """Label → version."""
+    return dict(ctx.storage.find(ctx.tenant, Labels(uid)))
 
 
 def delete(ctx: Context, tip: Tip, reason: str | None) -> None:
@@ -77,5 +91,10 @@ def record(ctx: Context, tip: Tip, action: str, **detail: Any) -> None:
 
 
 def _write(ctx: Context, info: ThreadInfo, rows: list[Row]) -> None:
-    if ctx.storage.apply(Batch(ctx.tenant, rows)) is not None:
+    refusal = ctx.storage.apply(Batch(ctx.tenant, rows))
+    if isinstance(refusal, ThreadLocked):
+        raise RollbackInProgress(
+            "a plan is being applied to the thread", thread=info.name, hint="`takeback recover` shows it"
+        )
+    if refusal is not None:
         raise ThreadDeleted("the thread was deleted", thread=info.name)

@@ -29,7 +29,7 @@ from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint, ThreadInfo, read_record, record_digest
 from takeback.model.refs import check_label, check_name
-from takeback.storage.base import Batch, Cell, History, Ledger, NameTaken, NewThread, PutLabel, Row
+from takeback.storage.base import Batch, Cell, History, Labels, Ledger, NameTaken, NewThread, PutLabel, Row
 
 _FORMAT = "takeback export 1"
 _PAGE = 500
@@ -187,7 +187,7 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
             emit("object", digest, payload)
         for cell in cells:
             emit("cell", cell.kind, cell.key, cell.body, cell.live)
-        for label, version in ctx.storage.labels(ctx.tenant, info.uid).items():
+        for label, version in ctx.storage.find(ctx.tenant, Labels(info.uid)):
             emit("label", label, version)
         closing = ormsgpack.packb(["end", running.digest()])
         stream.write(len(closing).to_bytes(4, "big") + closing)

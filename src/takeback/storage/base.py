@@ -7,15 +7,18 @@ refused batch stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
+from takeback.errors import BadRequest
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
+
+T = TypeVar("T")
 
 
 class NewThread(msgspec.Struct, frozen=True):
@@ -65,7 +68,7 @@ class DropLabel(msgspec.Struct, frozen=True):
 
 class Tombstone(msgspec.Struct, frozen=True):
     """A thread's checkpoints and labels go; its row stays, so that no late writer brings it back. Guard: it
-    lives."""
+    lives, and nothing locks it."""
 
     uid: ThreadUid
     deleted_us: int
@@ -183,6 +186,27 @@ class ThreadQuery(msgspec.Struct, frozen=True):
     after: int | None = None
 
 
+class Query(Generic[T]):
+    """What to look for, for `find`: each kind says what its rows are."""
+
+
+F = TypeVar("F")
+
+
+def finder(known: Mapping[type, F], query: object) -> F:
+    """What a backend does for this kind of query."""
+    found = known.get(type(query))
+    if found is None:
+        raise BadRequest(f"this store has nothing that answers {type(query).__name__}")
+    return found
+
+
+class Labels(msgspec.Struct, Query[tuple[str, int]], frozen=True):
+    """The labels of a thread, each with the version that it names, by name."""
+
+    uid: bytes
+
+
 def has_meta(info: ThreadInfo, query: ThreadQuery) -> bool:
     """Whether the thread has all the metadata that is asked for, each with exactly this value."""
     has = info.meta
@@ -257,8 +281,9 @@ class Storage(Protocol):
         numbers, and of their keys within one."""
         ...
 
-    def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
-        """The labels of a thread."""
+    def find(self, tenant: str, query: Query[T]) -> list[T]:
+        """The rows that a query is for, of one moment and in the order that it promises; `BadRequest` for a
+        kind of query that the backend does not know."""
         ...
 
     def audit(

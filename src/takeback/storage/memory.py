@@ -21,6 +21,7 @@ from takeback.storage.base import (
     DropLabel,
     HeadMoved,
     History,
+    Labels,
     Ledger,
     LedgerMoved,
     Lock,
@@ -28,6 +29,7 @@ from takeback.storage.base import (
     NewCheckpoint,
     NewThread,
     PutLabel,
+    Query,
     Refusal,
     Still,
     StoreInfo,
@@ -36,9 +38,11 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
     Within,
+    finder,
     has_meta,
 )
 
+T = TypeVar("T")
 _Record = TypeVar("_Record", Checkpoint, ThreadInfo)
 
 
@@ -168,6 +172,8 @@ class MemoryStorage:
         if gone is not None:
             return gone
         info, held = tenant.threads[row.uid], tenant.checkpoints[row.uid]
+        if info.lock is not None:
+            return ThreadLocked(info.lock)
         tenant.threads[row.uid] = msgspec.structs.replace(info, deleted_us=row.deleted_us)
         tenant.checkpoints[row.uid] = []
         del tenant.names[info.name]
@@ -280,9 +286,10 @@ class MemoryStorage:
             cells = [cell for of in found for cell in of.values() if cell.seq > after and cell.live >= live]
             return sorted(cells, key=lambda cell: (cell.seq, cell.key))
 
-    def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
+    def find(self, tenant: str, query: Query[T]) -> list[T]:
         with self._lock:
-            return dict(sorted(self._of(tenant).labels.get(uid, {}).items()))
+            found: list[T] = finder(_FINDERS, query)(self._of(tenant), query)
+            return found
 
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
@@ -365,3 +372,12 @@ def _own(record: _Record) -> _Record:
 
 def _copied(meta: dict[str, Any]) -> Any:
     return canonical.decode(canonical.pack(meta))
+
+
+def _labels(tenant: _Tenant, query: Labels) -> list[tuple[str, int]]:
+    return sorted(tenant.labels.get(query.uid, {}).items())
+
+
+_FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
+    Labels: _labels,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
@@ -25,12 +25,14 @@ from takeback.storage.base import (
     DropLabel,
     HeadMoved,
     History,
+    Labels,
     Ledger,
     Lock,
     NameTaken,
     NewCheckpoint,
     NewThread,
     PutLabel,
+    Query,
     Refusal,
     Still,
     StoreInfo,
@@ -39,6 +41,7 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
     Within,
+    finder,
     has_meta,
 )
 from takeback.storage.migrate import queries, schema_version
@@ -54,6 +57,7 @@ from takeback.storage.sqlite_rows import (
 )
 from takeback.storage.sqlite_settle import settle
 
+T = TypeVar("T")
 _ALL = -1  # SQLite's LIMIT for no limit
 _MANY = 8  # from so many objects on, it pays to look which are there before compressing
 
@@ -209,6 +213,8 @@ class SqliteStorage:
         if isinstance(thread, ThreadGone):
             return thread
         connection.execute(self._sql["bury_thread"], (row.deleted_us, thread))
+        if connection.changes() == 0:
+            return ThreadLocked(self._one(connection, self._sql["head"], (thread,))[3])
         connection.execute(self._sql["drop_checkpoints"], (thread,))
         connection.execute(self._sql["drop_labels"], (thread,))
         return None
@@ -336,15 +342,17 @@ class SqliteStorage:
             sql = self._sql["cells_live" if live else "cells"]
             return [cell(row) for row in connection.execute(sql, values)]
 
-    def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
+    def find(self, tenant: str, query: Query[T]) -> list[T]:
+        look = finder(_FINDERS, query)
         with self._reading() as connection:
-            thread = self._known(connection, tenant, uid)
-            if thread is None:
-                return {}
-            return {
-                str(name): int(version)
-                for name, version in connection.execute(self._sql["labels"], thread[:1])
-            }
+            found: list[T] = look(self, connection, tenant, query)
+            return found
+
+    def _labels(self, connection: apsw.Connection, tenant: str, query: Labels) -> list[tuple[str, int]]:
+        thread = self._known(connection, tenant, query.uid)
+        if thread is None:
+            return []
+        return [(str(name), int(at)) for name, at in connection.execute(self._sql["labels"], thread[:1])]
 
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
@@ -474,4 +482,7 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Ledger: SqliteStorage._ledger,
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
+}
+_FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
+    Labels: SqliteStorage._labels,
 }

@@ -6,9 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
-from takeback.storage.base import Batch, Cell, Refusal, Storage, StoreInfo, ThreadQuery
+from takeback.storage.base import Batch, Cell, Query, Refusal, Storage, StoreInfo, ThreadQuery
+
+T = TypeVar("T")
 
 
 class Wrapper:
@@ -66,9 +69,9 @@ class Wrapper:
         with self.around("cells"):
             return self.inner.cells(tenant, family=family, after=after, live=live)
 
-    def labels(self, tenant: str, uid: bytes) -> dict[str, int]:
-        with self.around("labels"):
-            return self.inner.labels(tenant, uid)
+    def find(self, tenant: str, query: Query[T]) -> list[T]:
+        with self.around("find"):
+            return self.inner.find(tenant, query)
 
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None

@@ -16,7 +16,7 @@ import pytest
 
 from takeback.errors import StoreClosed
 from takeback.storage.base import Batch, Storage, ThreadQuery
-from takeback.testing.handles import A, ok
+from takeback.testing.handles import A, labels, ok
 from takeback.testing.ledgers import Ledgers
 from takeback.testing.reading import Reading
 from takeback.testing.rows import audit, blobs, new_thread
@@ -71,7 +71,7 @@ class StorageContract(Writing, Reading, Ledgers):
             lambda: store.apply(Batch(A, [])), lambda: store.objects(A, []), lambda: store.thread(A, "t"),
             lambda: store.thread_by_uid(A, row.uid), lambda: store.threads(A, ThreadQuery()),
             lambda: store.checkpoint(A, row.uid, 0), lambda: store.checkpoints(A, row.uid, 0, 1),
-            lambda: store.labels(A, row.uid), lambda: store.audit(A), lambda: store.cells(A),
+            lambda: labels(store, row.uid), lambda: store.audit(A), lambda: store.cells(A),
             snapshot, store.tenants, store.info, store.damage,
         ]  # fmt: skip
         for call in calls:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from takeback.model.records import Checkpoint, ThreadInfo
-from takeback.storage.base import Batch, Row, Storage, ThreadQuery
+from takeback.storage.base import Batch, Labels, Row, Storage, ThreadQuery
 
 T = TypeVar("T")
 A = "tenant a"
@@ -71,10 +71,14 @@ def head_of(store: Storage, name: str) -> Checkpoint:
     return found(store, name)[1]
 
 
+def labels(store: Storage, uid: bytes, tenant: str = A) -> dict[str, int]:
+    return dict(store.find(tenant, Labels(uid)))
+
+
 def everything(store: Storage, *uids: bytes) -> list[Any]:
     """All that can be read of a tenant and these threads, beside objects."""
     per_thread = [
-        (store.thread_by_uid(A, uid), store.checkpoints(A, uid, 0, 999), store.labels(A, uid)) for uid in uids
+        (store.thread_by_uid(A, uid), store.checkpoints(A, uid, 0, 999), labels(store, uid)) for uid in uids
     ]
     shown = [one for one in per_thread if one != (None, [], {})]
     return [store.threads(A, ThreadQuery()), store.audit(A), shown]

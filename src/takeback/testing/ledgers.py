@@ -22,6 +22,7 @@ from takeback.storage.base import (
     Storage,
     ThreadGone,
     ThreadLocked,
+    Tombstone,
     ThreadQuery,
     Within,
 )
@@ -111,6 +112,7 @@ class Ledgers(Handles):
         assert refused(store, NewCheckpoint(following(head))) == ThreadLocked(b"plan")
         assert refused(store, NewCheckpoint(following(head), lock=b"other")) == ThreadLocked(b"plan")
         assert refused(store, Lock(row.uid, b"other")) == ThreadLocked(b"plan")
+        assert refused(store, Tombstone(row.uid, 1)) == ThreadLocked(b"plan")
         second = following(head)
         ok(store, NewCheckpoint(second, lock=b"plan"), Lock(row.uid, None, was=b"plan"))
         assert refused(store, NewCheckpoint(following(second), lock=b"plan")) == ThreadLocked(None)

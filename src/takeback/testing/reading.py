@@ -21,7 +21,7 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
 )
-from takeback.testing.handles import A, Handles, everything, found, ok, together
+from takeback.testing.handles import A, Handles, everything, found, labels, ok, together
 from takeback.testing.rows import T0, audit, following, merging, new_thread, run
 
 
@@ -140,8 +140,8 @@ class Reading(Handles):
         ok(store, row, *map(NewCheckpoint, run(row.first, 2)))
         ok(store, *(PutLabel(row.uid, label, 0) for label in ("b", "a", "é", "B")))
         ok(store, PutLabel(row.uid, "a", 2), DropLabel(row.uid, "b"), DropLabel(row.uid, "absent"))
-        assert list(again().labels(A, row.uid).items()) == [("B", 0), ("a", 2), ("é", 0)]
-        assert store.labels(A, thread_uid()) == {}
+        assert list(labels(again(), row.uid).items()) == [("B", 0), ("a", 2), ("é", 0)]
+        assert labels(store, thread_uid()) == {}
 
     def test_the_audit_log(self, store: Storage, again: Callable[[], Storage]) -> None:
         """Entries stand in the order in which they were written, are read in pages and by thread, and are
@@ -191,9 +191,8 @@ class Reading(Handles):
             assert meta == {"k": ["v"]}
             meta["k"].append("changed")
             meta["new"] = 1
-        store.labels(A, row.uid)["x"] = 1
         assert answers() == [{"k": ["v"]}] * 7
-        assert store.labels(A, row.uid) == {}
+        assert labels(store, row.uid) == {}
 
     # --- snapshots
 

@@ -25,7 +25,7 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
 )
-from takeback.testing.handles import A, Handles, everything, found, head_of, ok, refused, together
+from takeback.testing.handles import A, Handles, everything, found, head_of, labels, ok, refused, together
 from takeback.testing.rows import T0, audit, blobs, first, following, new_thread, run, with_record
 
 AWKWARD = ["naïve · 線 · 🧵", 'it\'s "quoted"; DROP TABLE threads --', "x" * 512, "%_\\", " a b ", "/../"]
@@ -53,7 +53,7 @@ class Writing(Handles):
         assert (info.created_us, info.updated_us, info.head, info.head_digest) == (T0, T0, 0, head.digest)
         assert (info.origin, info.deleted_us) == (None, None)
         assert seen.objects(A, list(objects)) == objects
-        assert seen.labels(A, row.uid) == {"start": 0}
+        assert labels(seen, row.uid) == {"start": 0}
         assert [entry.action for entry in seen.audit(A)] == ["thread.new"]
         assert seen.checkpoint(A, row.uid, 0) == row.first
 
@@ -211,7 +211,7 @@ class Writing(Handles):
         assert head_of(seen, "t") == new.first
         assert seen.checkpoints(A, new.uid, 0, 99) == [new.first]
         assert (seen.checkpoints(A, old.uid, 0, 99), seen.checkpoint(A, old.uid, 0)) == ([], None)
-        assert (seen.labels(A, new.uid), seen.labels(A, old.uid)) == ({}, {})
+        assert (labels(seen, new.uid), labels(seen, old.uid)) == ({}, {})
         buried = seen.thread_by_uid(A, old.uid)
         assert buried is not None
         assert (buried.name, buried.deleted_us) == ("t", T0 + 5)
@@ -286,7 +286,7 @@ class Writing(Handles):
             assert seen.thread_by_uid(tenant, row.uid) is None
             assert seen.checkpoint(tenant, row.uid, 0) is None
             assert seen.checkpoints(tenant, row.uid, 0, 9) == []
-            assert (seen.labels(tenant, row.uid), seen.audit(tenant)) == ({}, [])
+            assert (labels(seen, row.uid, tenant), seen.audit(tenant)) == ({}, [])
             assert isinstance(refused(seen, NewCheckpoint(following(row.first)), tenant=tenant), ThreadGone)
         assert seen.apply(Batch("b", [], objects)) is None
         assert seen.objects("b", list(objects)) == objects
@@ -305,7 +305,7 @@ class Writing(Handles):
             {name: name},
             row.first,
         )
-        assert (seen.labels(name, row.uid), seen.tenants()) == ({name: 0}, [name])
+        assert (labels(seen, row.uid, name), seen.tenants()) == ({name: 0}, [name])
         query = ThreadQuery(agent=name, user=name, meta={name: name})
         assert [info.name for info in seen.threads(name, query)] == [name]
         assert [(e.action, e.detail) for e in seen.audit(name)] == [(name, {"note": name})]

@@ -120,8 +120,8 @@ ON CONFLICT (thread, name) DO UPDATE SET version = excluded.version;
 DELETE FROM labels WHERE thread = ? AND name = ?;
 
 -- name: bury_thread
--- The tombstone; zero rows when it lies there already.
-UPDATE threads SET deleted = ? WHERE id = ? AND deleted IS NULL;
+-- The tombstone; zero rows when it lies there already, or a plan has the thread.
+UPDATE threads SET deleted = ? WHERE id = ? AND deleted IS NULL AND lock IS NULL;
 
 -- name: drop_checkpoints
 -- What a deleted thread no longer has; its objects are shared and go when nothing refers to them.
