@@ -22,8 +22,8 @@ from takeback.storage.base import (
     Storage,
     ThreadGone,
     ThreadLocked,
-    Tombstone,
     ThreadQuery,
+    Tombstone,
     Within,
 )
 from takeback.testing.handles import A, Handles, found, ok, refused, together
