@@ -620,7 +620,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
     for newest_first in (False, True):
         for merges in (False, True):
             store.checkpoints(A, row.uid, 0, 9, newest_first=newest_first, merges=merges)
-    labels(store, row.uid)
+    labels(store, row.uid, A)
     ok(store, Still(row.uid, 0), ledger(row.uid, 0, cell()), Lock(row.uid, b"plan"))
     store.cells(A, family=row.uid)
     store.cells(A, live=True)
