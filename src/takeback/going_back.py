@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from takeback.engine import applying, history, plans, rollback
 from takeback.engine import fork as forks
+from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
 from takeback.engine.plans import Wish
 from takeback.engine.rollback import Move
-from takeback.errors import BadRequest, PlanRequired
+from takeback.errors import BadRequest, PlanRequired, PlanStale
 from takeback.handle import Handle
 from takeback.model.records import Checkpoint
 from takeback.plan import Meta, Plan, Receipt
 from takeback.step import refuse_open
 
 if TYPE_CHECKING:
+    from takeback.engine.book import Book
     from takeback.engine.merge3 import MergeClash
 
 S = TypeVar("S")
@@ -42,13 +45,9 @@ class GoingBack(Handle[S]):
         what was undone, `keep` leaves standing what could be undone, and `take_shared` takes back what a fork
         relies on; `orphans` takes back what no step claimed.
         """
-        tip = self._need()
-        target = history.target(self._ctx, tip, ref)
         scope = _scope(scope)
-        return self._plan(
-            rollback.to_checkpoint(tip, target, state="state" in scope, files="files" in scope),
-            wish=Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep]),
-        )
+        wish = Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep])
+        return self._plan(self._to(ref, scope), wish=wish)
 
     def plan_undo(
         self, bookmark: str | None = None, *, redo: Sequence[int] = (), keep: Sequence[int] = ()
@@ -80,7 +79,8 @@ class GoingBack(Handle[S]):
 
         Where it would undo effects, or leave some standing, `PlanRequired` carries the plan.
         """
-        return self._at_once(self.plan_rollback(ref, scope=scope), reason, actor, meta)
+        scope = _scope(scope)
+        return self._at_once(self._to(ref, scope), Wish("effects" in scope), said(reason, actor, meta))
 
     def undo(
         self,
@@ -91,11 +91,12 @@ class GoingBack(Handle[S]):
         meta: Meta = None,
     ) -> Receipt:
         """One operation back per call, or exactly to a bookmark."""
-        return self._at_once(self.plan_undo(bookmark), reason, actor, meta)
+        move = rollback.back(self._ctx, self._need(), bookmark)
+        return self._at_once(move, Wish(), said(reason, actor, meta))
 
     def redo(self, *, reason: str | None = None, actor: str | None = None, meta: Meta = None) -> Receipt:
         """One undo back per call; a new operation ends the redo."""
-        return self._at_once(self.plan_redo(), reason, actor, meta)
+        return self._at_once(rollback.forth(self._ctx, self._need()), Wish(), said(reason, actor, meta))
 
     def revert(
         self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
@@ -109,7 +110,19 @@ class GoingBack(Handle[S]):
 
     # --- inside
 
-    def _at_once(self, plan: Plan, reason: str | None, actor: str | None, meta: Meta) -> Receipt:
+    def _to(self, ref: Any, scope: frozenset[str]) -> Move:
+        tip = self._need()
+        target = history.target(self._ctx, tip, ref)
+        return rollback.to_checkpoint(tip, target, state="state" in scope, files="files" in scope)
+
+    def _at_once(self, move: Move, wish: Wish, said: Said) -> Receipt:
+        """Plan and apply in one. First by the ledger as it was last read here: if it moved since, applying
+        says so, and then it is read."""
+        with contextlib.suppress(PlanStale):
+            plan = self._plan(move, wish=wish, book=book_of(self._ctx, self._need().info.family))
+            if plan.calm:
+                return self._apply(plan, move, said)
+        plan = self._plan(move, wish=wish)
         if not plan.calm:
             raise PlanRequired(
                 f"this does more than restore: {plan}",
@@ -117,14 +130,26 @@ class GoingBack(Handle[S]):
                 thread=self.name,
                 hint=f"Look at thread.plan_{plan.kind}(…), then plan.apply(…)",
             )
-        return plan.apply(reason, actor=actor, meta=meta)
+        return self._apply(plan, move, said)
 
-    def _plan(self, move: Move, clashes: list[MergeClash] | None = None, *, wish: Wish | None = None) -> Plan:
-        effects = plans.effects_of(self._ctx, self._book(), self._need(), move, wish or Wish())
+    def _plan(
+        self,
+        move: Move,
+        clashes: list[MergeClash] | None = None,
+        *,
+        wish: Wish | None = None,
+        book: Book | None = None,
+    ) -> Plan:
+        effects = plans.effects_of(self._ctx, book or self._book(), self._need(), move, wish or Wish())
         return Plan(self, move, [rollback.state_part(self._ctx, move), effects], clashes or [])
 
     def _apply(
-        self, plan: Plan, move: Move, said: Said, acknowledge: bool | Collection[int], wait: float | None
+        self,
+        plan: Plan,
+        move: Move,
+        said: Said,
+        acknowledge: bool | Collection[int] = False,
+        wait: float | None = None,
     ) -> Receipt:
         from takeback.calling import Hands
 
@@ -132,7 +157,8 @@ class GoingBack(Handle[S]):
         tip = self._need()
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
-        job = applying.Job(self._ctx, self._book(), tip, move, plan.effects, said)
+        # Not read again: if the ledger moved since the plan was made, its guard says so.
+        job = applying.Job(self._ctx, book_of(self._ctx, tip.info.family), tip, move, plan.effects, said)
         self._tip, bookmark = applying.run(job, Hands(), acknowledge=acknowledge, wait=wait)
         return Receipt(self, plan, self._tip.head, bookmark)
 

@@ -164,8 +164,6 @@ class _AtOnce:
 
     def rows(self, _: Checkpoint) -> list[Row]:
         job = self.job
-        if not job.book.seq and job.move.kind != "merge":
-            return []
         if job.move.kind == "merge":
             other = job.ctx.tip(job.move.target.thread)
             self.entries = [] if other is None else merging(job.ctx, job.book, job.tip, other)
