@@ -57,7 +57,7 @@ def _declare(name: str, version: int) -> Tool[..., Any]:
 
     said: dict[str, Any] = {"name": name, "version": version, "target": one.target, "repeat": one.repeat}
     if one.repeat == "free":
-        return takeback.tool("pure", name=name, version=version)(lambda args, cents: None)  # noqa: ARG005
+        return takeback.tool("pure", name=name, version=version)(lambda args, cents: None)  # noqa: ARG005 (it has its arguments)
     if one.undo:
         said |= {"undo": _UNDOS[name], "undo_safe": one.undo == "safe"}
     if one.repeat == "keyed":

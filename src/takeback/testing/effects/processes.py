@@ -91,7 +91,7 @@ class Process:
     def run(self, work: Callable[[], Any]) -> tuple[str, Any]:
         """("returned", value) · ("raised", error) · ("died", effect) · ("stopped", the hanging call)"""
         self.intents = []
-        threading.Thread(target=self.context.run, args=(self._work, work), daemon=True).start()
+        threading.Thread(target=self._work, args=(work,), daemon=True).start()
         return self.listen()
 
     def listen(self) -> tuple[str, Any]:
@@ -108,7 +108,7 @@ class Process:
 
     def _work(self, work: Callable[[], Any]) -> None:
         try:
-            heard: tuple[str, Any] = ("returned", work())
+            heard: tuple[str, Any] = ("returned", self.context.run(work))
         except Gone:
             heard = ("died", self.intents[-1][1] if self.intents else None)
         except BaseException as error:

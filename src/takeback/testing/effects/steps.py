@@ -192,7 +192,8 @@ def _close(ledger: Ledger, session: Session, step: Step) -> Ref | None:
     if session.replays:
         return None if ledger.rules.replay_commits_nothing else ledger.append(thread)
     effects = [ledger.effects[number] for number in step.calls]
-    concern = [effect for effect in effects if effect.step == step.number or claimed(step, effect.number)]
+    own = [effect for effect in effects if effect.step == step.number]
+    concern = own + [one for one in effects if one not in own and claimed(step, one.number)]
     if ledger.rules.close_needs_outcomes:
         flying = [effect.number for effect in ledger.effects.values() if effect.busy == busy(step)]
         if flying:
