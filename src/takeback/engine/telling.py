@@ -1,4 +1,4 @@
-"""What was taken back since an agent's last version, in plain words: for the agent to hear at its next turn."""
+"""What was taken back since an agent's last version, in plain words for its next turn."""
 
 from __future__ import annotations
 
