@@ -6,11 +6,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-<<<<<<< HEAD
-from takeback.engine import applying, history, plans, rollback, standing
-=======
-from takeback.engine import applying, history, plans, rollback, telling
->>>>>>> main
+from takeback.engine import applying, history, plans, rollback, standing, telling
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
