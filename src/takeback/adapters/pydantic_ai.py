@@ -174,7 +174,7 @@ class TakebackConversationStore(Adapter, ConversationStore):
         return fork
 
     def _delete(self, tb: Repo, name: str, expected: str) -> None:
-        """First a version without a record, by compare-and-swap; then the thread, which is no longer saved to."""
+        """First a version without a record, by compare-and-swap; then the thread itself."""
         while True:
             thread = known(tb, name)
             stored = _stored(thread)
