@@ -19,6 +19,7 @@ GROUPS = {
     "make": "Make versions",
     "back": "Take back",
     "lines": "Other lines",
+    "agents": "Coding agents",
     "trust": "Trust",
     "move": "Move and remove",
     "help": "Help",
@@ -136,7 +137,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def build() -> RootParser:
     """The whole parser. Nothing here loads the library: a command does, when it runs."""
-    from takeback.cli import back, completions, doctor, guide, lines, log, look, make, move, trust
+    from takeback.cli import agents, back, completions, doctor, guide, lines, log, look, make, move, trust
 
     root = RootParser("takeback")
     root.add_argument(
@@ -144,7 +145,7 @@ def build() -> RootParser:
     )
     _add_globals(root, None)
     commands = Commands(root)
-    for family in (log, look, make, back, lines, trust, move, doctor, completions, guide):
+    for family in (log, look, make, back, lines, agents, trust, move, doctor, completions, guide):
         family.add(commands)
     return root
 
