@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
     from takeback.engine.seals import Seal, new_key
+    from takeback.engine.telling import TakenBack
     from takeback.engine.verify import Problem, Report
     from takeback.errors import (
         ApprovalRequired,
@@ -63,6 +64,7 @@ _HOMES = {
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
     "takeback.engine.seals": ("Seal", "new_key"),
+    "takeback.engine.telling": ("TakenBack",),
     "takeback.engine.verify": ("Problem", "Report"),
     "takeback.errors": (
         "ApprovalRequired",
@@ -143,6 +145,7 @@ __all__ = [
     "Step",
     "StoreInfo",
     "TakebackError",
+    "TakenBack",
     "Thread",
     "ThreadInfo",
     "Tool",

@@ -7,7 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
-from takeback.engine import plans
+from takeback.engine import plans, telling
 from takeback.engine.changes import Change
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
@@ -303,6 +303,10 @@ class AsyncThread(Generic[S]):
         """Take back one version alone, by three-way merge; `MergeConflict` names what was built on it."""
     async def discrepancies(self) -> plans.EffectsPart:
         """What stands in the world and the head does not know of, and what it believes and was undone."""
+    async def taken_back_since(self, ref: Any = None) -> telling.TakenBack | None:
+        """What was taken back since a version (without one: since the newest that made something), to be told
+        to the agent at its next turn; None for nothing. Reads the head anew.
+        """
     def run(self, name: str) -> AsyncRun:
         """`with thread.run("job-7"):` a script that can be run again from its first line."""
     async def effects(self) -> list[Effect]:
