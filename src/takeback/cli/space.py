@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from takeback.cli.parser import Commands, add_reason, completes
@@ -102,6 +103,8 @@ def collect(session: Session) -> int:
         if args.plan:
             return 0
     done = session.repo().gc(grace=args.grace, progress=_progress(session))
+    if out.terminal:
+        sys.stderr.write("\r\033[K")  # the line of progress
     if out.json:
         said = {"pruned": None if pruning is None else pruning.as_dict()}
         out.document(done.as_dict() | said)
@@ -142,7 +145,6 @@ def _progress(session: Session) -> Callable[[str, int], None] | None:
     """A line that is written over while it goes on, on a terminal."""
     if not session.out.terminal:
         return None
-    import sys
 
     def tell(what: str, so_far: int) -> None:
         sys.stderr.write(f"\r{what} {so_far:,} objects\033[K")
