@@ -1,1 +1,0 @@
-"""Coding agents that people already use: telling them to call takeback, and what their hooks say."""
