@@ -55,6 +55,16 @@ class AsyncItems(Generic[T]):
 
 class AsyncRepo:
     """One store, as one tenant sees it: `async with await takeback.aopen(…) as tb`, or close it."""
+    @classmethod
+    def over(cls, tb: Any) -> Self:
+        """The async façade of a store that is open; all façades of one store share its threads."""
+    @property
+    def sync(self) -> Any:
+        """The synchronous store."""
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(repo)` with the synchronous store, in one of its threads: many calls for one hop."""
+    def awaited(self, thread: Any) -> AsyncThread[Any]:
+        """The async façade of a thread's synchronous handle."""
     async def close(self) -> None:
         """Let go of the store and of its threads; a second call does nothing."""
     async def __aenter__(self) -> Self: ...
@@ -134,6 +144,13 @@ class AsyncRepo:
 
 class AsyncThread(Generic[S]):
     """One line of work of one agent. What its handle is asked is done in the order in which it is asked."""
+    @property
+    def sync(self) -> Any:
+        """The synchronous handle; not to be used while calls of this one are under way."""
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(thread)` with the synchronous handle, in its turn: many calls, and none of this handle's
+        between them.
+        """
     async def commit(
         self,
         state: S | Any,
