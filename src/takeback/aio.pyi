@@ -11,6 +11,7 @@ from takeback.engine import plans, telling
 from takeback.engine.changes import Change
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
+from takeback.engine.retention import Collected, Pruning, Weight
 from takeback.engine.rollback import Part
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
@@ -134,6 +135,15 @@ class AsyncRepo:
         self, name: str | None = None, *, seal: Seal | str | None = None, public_key: bytes | None = None
     ) -> AsyncItems[Report]:
         """Every thread's report, one after another, or one thread's; also where a head is damaged."""
+    async def du(self) -> list[Weight]:
+        """What each thread takes of the store, biggest first."""
+    async def gc(
+        self, *, grace: int = 60, progress: Callable[[str, int], None] | None = None
+    ) -> Collected:
+        """Remove the objects that no thread needs any more. Safe beside writers, and to be interrupted.
+
+        What was written within `grace` minutes stays.
+        """
     async def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""
     async def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> AsyncThread[Any]:
@@ -271,6 +281,14 @@ class AsyncThread(Generic[S]):
         """Recompute all that the history rests on; against a seal, also what was cut off or rewritten."""
     async def seal(self, *, private_key: bytes | None = None) -> Seal:
         """The head as a seal, to be kept where who can write the store cannot; signed with an Ed25519 key."""
+    async def prune(self, budget: int, *, keep: int = 20, reason: str | None = None) -> Pruning:
+        """Give up the files of the oldest versions, so that those of the others take at most `budget` bytes.
+
+        The newest `keep` versions, and what a label names, stay. This cannot be undone: the versions remain,
+        with their state, and say that their files are gone. `Repo.gc` then gives the space back.
+        """
+    async def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
+        """Whose files `prune` would give up; reads only."""
     async def delete(self, *, reason: str | None = None) -> None:
         """Remove the thread for good. Its name is free again; late writers to it are refused."""
     async def plan_rollback(

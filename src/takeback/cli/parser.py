@@ -159,6 +159,7 @@ def build() -> RootParser:
         make,
         move,
         recover,
+        space,
         tools,
         trust,
         worker,
@@ -174,7 +175,7 @@ def build() -> RootParser:
     commands = Commands(
         root.commands, root.add_subparsers(metavar="COMMAND", dest="command", parser_class=Parser)
     )
-    for family in (log, look, make, back, *effectful, lines, trust, move, doctor, completions, guide):
+    for family in (log, look, make, back, *effectful, lines, trust, move, space, doctor, completions, guide):
         family.add(commands)
     return root
 
