@@ -603,7 +603,7 @@ class AsyncPendingPlan:
     def id(self) -> str:
         """What it is called."""
     @property
-    def stuck(self) -> Awaitable[list[int]]:
+    def stuck(self) -> list[int]:
         """The numbers of the effects that it is paused at."""
     async def resume(self) -> AsyncPendingPlan:
         """Go on with it, as far as the tools of this process reach."""
