@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
+    from takeback.engine.retention import Collected, Pruning, Weight
     from takeback.engine.seals import Seal, new_key
     from takeback.engine.telling import TakenBack
     from takeback.engine.verify import Problem, Report
@@ -65,6 +66,7 @@ _HOMES = {
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
+    "takeback.engine.retention": ("Collected", "Pruning", "Weight"),
     "takeback.engine.seals": ("Seal", "new_key"),
     "takeback.engine.telling": ("TakenBack",),
     "takeback.engine.verify": ("Problem", "Report"),
@@ -122,6 +124,7 @@ __all__ = [
     "AuditEntry",
     "Change",
     "Checkpoint",
+    "Collected",
     "Conflict",
     "CopyReport",
     "Diff",
@@ -139,6 +142,7 @@ __all__ = [
     "PlanRequired",
     "PlanStale",
     "Problem",
+    "Pruning",
     "Receipt",
     "Recovery",
     "Repo",
@@ -154,6 +158,7 @@ __all__ = [
     "Tool",
     "UnknownThread",
     "View",
+    "Weight",
     "__version__",
     "aopen",
     "connection",

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import takeback
 from takeback import errors
-from takeback.engine import copying
+from takeback.engine import commit, copying, retention
 from takeback.model import canonical
+from takeback.model.records import FileRoot
 from takeback.repo import Repo
 from takeback.storage.base import Batch, Refusal, Storage
 from takeback.storage.wrappers import Wrapper
@@ -418,3 +420,40 @@ def test_a_store_that_fails_ends_the_copy(tb: Repo, there: Repo) -> None:
 
     with pytest.raises(errors.StoreFull):
         tb.copy(Repo(Counted(there._ctx.storage, 3, full), key=b"secret"))
+
+
+# --- files
+
+
+def with_files(tb: Repo, name: str, count: int) -> None:
+    """A thread whose versions have files, one object each."""
+    ctx = tb._ctx
+    tb.thread(name, initial={"n": 0})
+    for number in range(1, count):
+        tip = ctx.tip(name)
+        assert tip is not None
+        payload = canonical.encode([number, "f" * 200])
+        digest = canonical.digest(payload)
+        draft = commit.draft_state(ctx, tip, {"n": number}, "commit", commit.Said())
+        draft = msgspec.structs.replace(
+            draft, files=[FileRoot("w", digest)], objects=draft.objects | {digest: payload}
+        )
+        commit.publish(ctx, tip, draft)
+
+
+def test_files_come_along_and_those_that_were_given_up_do_not(tb: Repo, there: Repo) -> None:
+    """What was pruned here is known as pruned there, also where it was copied before it was pruned."""
+    with_files(tb, "t", 8)
+    tb.thread("t").prune(budget=0, keep=5)
+    tb.gc(grace=-1)
+    tb.copy(there)
+    mine, theirs = tb._ctx, there._ctx
+    uid = tb.thread("t").info.uid
+    assert retention.pruned(theirs, uid) == retention.pruned(mine, uid) != []
+    files = [row.files[0].manifest for row in there.thread("t").history(newest_first=False) if row.files]
+    assert len(theirs.storage.objects("default", files)) == 5
+    tb.thread("t").prune(budget=0, keep=2)
+    tb.copy(there)
+    assert retention.pruned(theirs, uid) == retention.pruned(mine, uid)
+    assert there.thread("t").verify().ok
+    assert set(outcomes(tb.copy(there)).values()) == {"same"}

@@ -21,7 +21,7 @@ Part: TypeAlias = "str | tuple[str, str]"
 
 # For a terminal or file whose encoding lacks them.
 _ASCII = str.maketrans(
-    dict(zip("●○│─├┤┼┴╯╮╭·–−", "*o|-||++'..---", strict=True))
+    dict(zip("●○◆│─├┤┼┴╯╮╭·–−", "*o+|-||++'..---", strict=True))
     | {"→": "->", "…": "...", "—": "--", "✓": "ok", "✗": "!!"}
 )
 
@@ -100,6 +100,13 @@ class Output:
                 bar.update(task, description=self._clean(at)[0][:40], completed=done, total=total)
 
             yield told
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """While code of others runs, what it prints goes beside the output, not into it."""
+        sys.stdout.flush()
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
 
     def note(self, text: str) -> None:
         """Something beside the output, for whoever looks on."""

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from takeback.engine import reach, threads
+from takeback.engine import reach, retention, threads
 from takeback.engine.context import Context
 from takeback.engine.copy_report import CopiedThread, CopyReport
 from takeback.errors import Conflict
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, ThreadInfo
-from takeback.storage.base import Audit, Batch, Cell, DropLabel, Ledger, PutLabel, Refusal, Row
+from takeback.storage.base import Audit, Batch, Cell, DropLabel, Ledger, Prune, PutLabel, Refusal, Row
 
 COPIED, LEDGER = "thread.copied", "ledger.copied"
 _ROWS = 500
@@ -48,6 +48,11 @@ class Beside:
         if refusal is None:
             self.report.audit += sum(isinstance(row, Audit) for row in rows)
         return refusal
+
+    def pruned(self, uid: ThreadUid) -> list[Row]:
+        """That files were given up here, so that nobody looks for them there."""
+        there = retention.pruned(self.target, uid)
+        return [Prune(uid, *run) for run in retention.pruned(self.source, uid) if run not in there]
 
     def labels(
         self, said: CopiedThread, uid: ThreadUid, labels: dict[str, int], last: dict[str, int]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from takeback.engine import reach, threads
+from takeback.engine import reach, retention, threads
 from takeback.engine.context import Context
 from takeback.engine.copy_beside import COPIED, Beside
 from takeback.engine.copy_report import CopiedThread, CopyReport
@@ -235,16 +235,18 @@ class _Copier:
 
     def _thread(self, item: _Item, moment: _Moment) -> Refusal | None:
         info = item.info
-        low = self._missing_from(info)
+        low, given_up = self._missing_from(info), self.beside.pruned(info.uid)
         for checkpoints, objects in self._batches(info, low):
-            refusal = self.beside.write(_joining(info, checkpoints), objects)
+            rows = _joining(info, checkpoints)
+            refusal = self.beside.write([*rows, *given_up] if rows else [], objects)
             if refusal is not None:
                 return refusal
+            given_up = [] if rows else given_up
             self._count(item, len(checkpoints))
         if low > info.versions:
             item.said.outcome, item.said.versions = "ahead", low
             return None
-        return self._finish(item, moment.labels[info.uid])
+        return self._finish(item, moment.labels[info.uid], given_up)
 
     def _batches(self, info: ThreadInfo, low: int) -> Iterator[tuple[list[Checkpoint], dict[bytes, bytes]]]:
         """Checkpoints with all that they rest on, as many as one transaction should hold. What is too much
@@ -252,8 +254,9 @@ class _Copier:
         checkpoints: list[Checkpoint] = []
         objects: dict[bytes, bytes] = {}
         size, seen = 0, self._there(info, low)
+        pruned = retention.pruned(self.source, info.uid)
         for row in reach.rows(self.source, info, low):
-            for digest, payload in reach.objects(self.source, reach.roots(row), seen):
+            for digest, payload in reach.objects(self.source, reach.kept(row, pruned), seen):
                 objects[digest] = payload
                 size += len(payload)
                 if size >= _BYTES:
@@ -271,7 +274,8 @@ class _Copier:
         seen: set[bytes] = set()
         last = self.source.storage.checkpoint(self.source.tenant, info.uid, low - 1)
         if last is not None and low <= info.head:
-            for _ in reach.objects(self.source, reach.roots(last), seen):
+            roots = reach.kept(last, retention.pruned(self.source, info.uid))
+            for _ in reach.objects(self.source, roots, seen):
                 pass
         return seen
 
@@ -282,15 +286,16 @@ class _Copier:
         if self.heard is not None:
             self.heard(item.info.name, self.done, max(self.total, self.done))
 
-    def _finish(self, item: _Item, labels: dict[str, int]) -> Refusal | None:
+    def _finish(self, item: _Item, labels: dict[str, int], rows: list[Row]) -> Refusal | None:
         """Labels and entries of the log, once all of the thread was read there and is what it was here."""
         info, beside = item.info, self.beside
         last = beside.last(COPIED, info.uid)
         item.said.notes = []
-        rows = [*beside.labels(item.said, info.uid, labels, last.get("labels", {})), *beside.audit(info.uid)]
+        rows += [*beside.labels(item.said, info.uid, labels, last.get("labels", {})), *beside.audit(info.uid)]
         if not rows and last.get("versions") == info.versions:
             return None
-        self._verify(item)
+        if last.get("versions") != info.versions:
+            self._verify(item)
         item.said.outcome, item.said.versions = ("grown" if item.low else "copied"), info.versions
         return beside.note(info, labels, rows)
 

@@ -19,8 +19,23 @@ below = references
 
 def roots(checkpoint: Checkpoint) -> list[bytes]:
     """The state, what its step closed with, and the files."""
-    uses = [checkpoint.uses] if checkpoint.uses else []
-    return [checkpoint.state_root, *uses, *(files.manifest for files in checkpoint.files)]
+    return [*state(checkpoint), *files(checkpoint)]
+
+
+def kept(checkpoint: Checkpoint, pruned: Iterable[tuple[int, int, int]]) -> list[bytes]:
+    """The roots without the files, where those were given up."""
+    gone = any(low <= checkpoint.version <= high for low, high, _ in pruned)
+    return state(checkpoint) if gone else roots(checkpoint)
+
+
+def state(checkpoint: Checkpoint) -> list[bytes]:
+    """The state, and what its step closed with."""
+    return [checkpoint.state_root, checkpoint.uses] if checkpoint.uses else [checkpoint.state_root]
+
+
+def files(checkpoint: Checkpoint) -> list[bytes]:
+    """The manifests of its workspaces."""
+    return [root.manifest for root in checkpoint.files]
 
 
 def kept_beside(cells: Iterable[Cell]) -> list[bytes]:

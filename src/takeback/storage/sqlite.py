@@ -58,6 +58,7 @@ from takeback.storage.sqlite_rows import (
     thread_values,
 )
 from takeback.storage.sqlite_settle import settle
+from takeback.storage.sqlite_space import SPACE_FINDERS, SPACE_WRITERS, present_epoch
 
 T = TypeVar("T")
 _ALL = -1  # SQLite's LIMIT for no limit
@@ -79,6 +80,7 @@ class SqliteStorage:
         self._tenants: dict[str, int] = {}
         self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
         self._met: dict[tuple[int, bytes], tuple[int, str]] = {}  # by the transaction that is open
+        self._epoch = 0  # as the transaction that is open has read it
         self._group = Group(
             Transactions(
                 self._connections, self._file, write=self._write, met=self._met, committed=self._committed,
@@ -100,6 +102,7 @@ class SqliteStorage:
     def _write(self, connection: apsw.Connection, batch: Batch, packed: Packed) -> Refusal | None:
         """Objects before references, references before the head."""
         tenant = self._tenant(connection, batch.tenant, make=True)
+        self._epoch = present_epoch(connection, self._sql) if batch.objects else 0
         for digest, payload in batch.objects.items():
             self._at("object")
             self._write_object(connection, tenant, digest, payload, packed)
@@ -389,10 +392,6 @@ class SqliteStorage:
 
     # --- surrogates
 
-    @property
-    def _epoch(self) -> int:
-        return 0  # moves with each collection
-
     def _tenant(self, connection: apsw.Connection, name: str, *, make: bool = False) -> int:
         known = self._tenants.get(name)
         if known is not None:
@@ -466,7 +465,9 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Ledger: SqliteStorage._ledger,
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
+    **SPACE_WRITERS,
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
+    **SPACE_FINDERS,
 }
