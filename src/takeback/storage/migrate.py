@@ -1,4 +1,5 @@
-"""Numbered SQL files: which there are, what they say, and bringing a SQLite file up to date.
+"""Numbered SQL files: which there are, what they say, and bringing a SQLite file up to date. For PostgreSQL
+`postgres_migrate` does that.
 
 A migration and the number that records it share a transaction. A file that was written by a newer build
 is refused before anything is read from it.
@@ -36,8 +37,8 @@ def schema_version(connection: apsw.Connection) -> int:
     return int(connection.pragma("user_version"))
 
 
-def refuse_newer(found: int, location: str) -> None:
-    newest = migrations("sqlite")[-1][0]
+def refuse_newer(found: int, location: str, engine: str = "sqlite") -> None:
+    newest = migrations(engine)[-1][0]
     if found > newest:
         raise NewerStore(
             f"{location} has schema {found}; this build knows schemas up to {newest}",

@@ -45,16 +45,16 @@ from takeback.storage.base import (
     has_meta,
 )
 from takeback.storage.migrate import queries, schema_version
-from takeback.storage.sqlite_connections import Connections
-from takeback.storage.sqlite_file import SqliteFile, meaning, translated
-from takeback.storage.sqlite_ledger import cell, still, write_ledger
-from takeback.storage.sqlite_rows import (
+from takeback.storage.rows import (
     audit_entry,
     checkpoint_values,
     read_checkpoint,
     thread_info,
     thread_values,
 )
+from takeback.storage.sqlite_connections import Connections
+from takeback.storage.sqlite_file import SqliteFile, meaning, translated
+from takeback.storage.sqlite_ledger import cell, still, write_ledger
 from takeback.storage.sqlite_settle import settle
 
 T = TypeVar("T")
