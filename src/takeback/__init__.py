@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
+    from takeback.engine.retention import Collected, Pruning, Weight
     from takeback.engine.seals import Seal, new_key
+    from takeback.engine.telling import TakenBack
     from takeback.engine.verify import Problem, Report
     from takeback.errors import (
         ApprovalRequired,
@@ -62,7 +64,9 @@ _HOMES = {
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
+    "takeback.engine.retention": ("Collected", "Pruning", "Weight"),
     "takeback.engine.seals": ("Seal", "new_key"),
+    "takeback.engine.telling": ("TakenBack",),
     "takeback.engine.verify": ("Problem", "Report"),
     "takeback.errors": (
         "ApprovalRequired",
@@ -118,6 +122,7 @@ __all__ = [
     "AuditEntry",
     "Change",
     "Checkpoint",
+    "Collected",
     "Conflict",
     "Diff",
     "Effect",
@@ -134,6 +139,7 @@ __all__ = [
     "PlanRequired",
     "PlanStale",
     "Problem",
+    "Pruning",
     "Receipt",
     "Recovery",
     "Repo",
@@ -143,11 +149,13 @@ __all__ = [
     "Step",
     "StoreInfo",
     "TakebackError",
+    "TakenBack",
     "Thread",
     "ThreadInfo",
     "Tool",
     "UnknownThread",
     "View",
+    "Weight",
     "__version__",
     "aopen",
     "connection",

@@ -7,10 +7,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
-from takeback.engine import plans
+from takeback.engine import plans, telling
 from takeback.engine.changes import Change
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
+from takeback.engine.retention import Collected, Pruning, Weight
 from takeback.engine.rollback import Part
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
@@ -54,6 +55,16 @@ class AsyncItems(Generic[T]):
 
 class AsyncRepo:
     """One store, as one tenant sees it: `async with await takeback.aopen(…) as tb`, or close it."""
+    @classmethod
+    def over(cls, tb: Any) -> Self:
+        """The async façade of a store that is open; all façades of one store share its threads."""
+    @property
+    def sync(self) -> Any:
+        """The synchronous store."""
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(repo)` with the synchronous store, in one of its threads: many calls for one hop."""
+    def awaited(self, thread: Any) -> AsyncThread[Any]:
+        """The async façade of a thread's synchronous handle."""
     async def close(self) -> None:
         """Let go of the store and of its threads; a second call does nothing."""
     async def __aenter__(self) -> Self: ...
@@ -115,6 +126,15 @@ class AsyncRepo:
         self, name: str | None = None, *, seal: Seal | str | None = None, public_key: bytes | None = None
     ) -> AsyncItems[Report]:
         """Every thread's report, one after another, or one thread's; also where a head is damaged."""
+    async def du(self) -> list[Weight]:
+        """What each thread takes of the store, biggest first."""
+    async def gc(
+        self, *, grace: int = 60, progress: Callable[[str, int], None] | None = None
+    ) -> Collected:
+        """Remove the objects that no thread needs any more. Safe beside writers, and to be interrupted.
+
+        What was written within `grace` minutes stays.
+        """
     async def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""
     async def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> AsyncThread[Any]:
@@ -126,6 +146,13 @@ class AsyncRepo:
 
 class AsyncThread(Generic[S]):
     """One line of work of one agent. What its handle is asked is done in the order in which it is asked."""
+    @property
+    def sync(self) -> Any:
+        """The synchronous handle; not to be used while calls of this one are under way."""
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(thread)` with the synchronous handle, in its turn: many calls, and none of this handle's
+        between them.
+        """
     async def commit(
         self,
         state: S | Any,
@@ -245,6 +272,14 @@ class AsyncThread(Generic[S]):
         """Recompute all that the history rests on; against a seal, also what was cut off or rewritten."""
     async def seal(self, *, private_key: bytes | None = None) -> Seal:
         """The head as a seal, to be kept where who can write the store cannot; signed with an Ed25519 key."""
+    async def prune(self, budget: int, *, keep: int = 20, reason: str | None = None) -> Pruning:
+        """Give up the files of the oldest versions, so that those of the others take at most `budget` bytes.
+
+        The newest `keep` versions, and what a label names, stay. This cannot be undone: the versions remain,
+        with their state, and say that their files are gone. `Repo.gc` then gives the space back.
+        """
+    async def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
+        """Whose files `prune` would give up; reads only."""
     async def delete(self, *, reason: str | None = None) -> None:
         """Remove the thread for good. Its name is free again; late writers to it are refused."""
     async def plan_rollback(
@@ -303,6 +338,10 @@ class AsyncThread(Generic[S]):
         """Take back one version alone, by three-way merge; `MergeConflict` names what was built on it."""
     async def discrepancies(self) -> plans.EffectsPart:
         """What stands in the world and the head does not know of, and what it believes and was undone."""
+    async def taken_back_since(self, ref: Any = None) -> telling.TakenBack | None:
+        """What was taken back since a version (without one: since the newest that made something), to be told
+        to the agent at its next turn; None for nothing. Reads the head anew.
+        """
     def run(self, name: str) -> AsyncRun:
         """`with thread.run("job-7"):` a script that can be run again from its first line."""
     async def effects(self) -> list[Effect]:

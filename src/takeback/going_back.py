@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from takeback.engine import applying, history, plans, rollback
+from takeback.engine import applying, history, plans, rollback, telling
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
@@ -107,6 +107,13 @@ class GoingBack(Handle[S]):
     def discrepancies(self) -> plans.EffectsPart:
         """What stands in the world and the head does not know of, and what it believes and was undone."""
         return plans.discrepancies(self._ctx, self._book(), self._need())
+
+    def taken_back_since(self, ref: Any = None) -> telling.TakenBack | None:
+        """What was taken back since a version (without one: since the newest that made something), to be told
+        to the agent at its next turn; None for nothing. Reads the head anew."""
+        tip = self.refresh()._need()
+        since = None if ref is None else history.resolve(self._ctx, tip, ref)
+        return telling.taken_back(self._ctx, self._book(), tip, since)
 
     # --- inside
 

@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from takeback.engine import commit as commits
-from takeback.engine import threads, transfer
+from takeback.engine import retention, threads, transfer
 from takeback.engine.commit import Identity, Said, metadata
 from takeback.engine.context import Context
+from takeback.engine.retention import Collected, Weight
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
 from takeback.errors import BadRequest, ThreadExists, UnknownThread
@@ -223,6 +224,17 @@ class Repo:
     def _bare(self, name: str) -> Thread[Any]:
         """A handle that has not read its head."""
         return Thread(self._ctx, Identity(name), None)
+
+    def du(self) -> list[Weight]:
+        """What each thread takes of the store, biggest first."""
+        return retention.weigh(self._ctx, self.threads())
+
+    def gc(self, *, grace: int = 60, progress: Callable[[str, int], None] | None = None) -> Collected:
+        """Remove the objects that no thread needs any more. Safe beside writers, and to be interrupted.
+
+        What was written within `grace` minutes stays.
+        """
+        return retention.collect(self._ctx, grace=grace, progress=progress)
 
     def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""

@@ -132,7 +132,8 @@ def taken_back(trip: Any) -> Asked:
         (yield trip.revert(one, reason="one alone")),
         (yield trip.state),
     ]
-    return [*said, str((yield trip.plan_rollback("good"))), (yield trip.rollback(1)).checkpoint]
+    said += [str((yield trip.plan_rollback("good"))), (yield trip.rollback(1)).checkpoint]
+    return [*said, str((yield trip.taken_back_since())), (yield trip.taken_back_since(trip.version))]
 
 
 def other_lines(tb: Any, trip: Any) -> Asked:

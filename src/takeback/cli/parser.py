@@ -136,7 +136,19 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def build() -> RootParser:
     """The whole parser. Nothing here loads the library: a command does, when it runs."""
-    from takeback.cli import back, completions, doctor, guide, lines, log, look, make, move, trust
+    from takeback.cli import (
+        back,
+        completions,
+        doctor,
+        guide,
+        lines,
+        log,
+        look,
+        make,
+        move,
+        space,
+        trust,
+    )
 
     root = RootParser("takeback")
     root.add_argument(
@@ -144,7 +156,7 @@ def build() -> RootParser:
     )
     _add_globals(root, None)
     commands = Commands(root)
-    for family in (log, look, make, back, lines, trust, move, doctor, completions, guide):
+    for family in (log, look, make, back, lines, trust, move, space, doctor, completions, guide):
         family.add(commands)
     return root
 

@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from takeback import places
 from takeback.cli.output import Output
 
 if TYPE_CHECKING:
@@ -131,13 +132,7 @@ class Session:
 
 
 def _default_place() -> str:
-    if found := os.environ.get("XDG_DATA_HOME"):
-        home = found
-    elif sys.platform == "darwin":
-        home = os.path.expanduser("~/Library/Application Support")
-    else:
-        home = os.path.expanduser("~/.local/share")
-    return os.path.join(home, "takeback", "takeback.db")
+    return os.path.join(places.data_home(), places.STORE)
 
 
 def _make_folder(path: str) -> None:

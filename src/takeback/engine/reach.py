@@ -16,8 +16,17 @@ below = references
 
 def roots(checkpoint: Checkpoint) -> list[bytes]:
     """The state, what its step closed with, and the files."""
-    uses = [checkpoint.uses] if checkpoint.uses else []
-    return [checkpoint.state_root, *uses, *(files.manifest for files in checkpoint.files)]
+    return [*state(checkpoint), *files(checkpoint)]
+
+
+def state(checkpoint: Checkpoint) -> list[bytes]:
+    """The state, and what its step closed with."""
+    return [checkpoint.state_root, checkpoint.uses] if checkpoint.uses else [checkpoint.state_root]
+
+
+def files(checkpoint: Checkpoint) -> list[bytes]:
+    """The manifests of its workspaces."""
+    return [root.manifest for root in checkpoint.files]
 
 
 def kept_beside(cells: Iterable[Cell]) -> list[bytes]:

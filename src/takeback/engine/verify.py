@@ -11,6 +11,7 @@ from blake3 import blake3
 from takeback.engine import reach
 from takeback.engine.book import book_of
 from takeback.engine.context import Context
+from takeback.engine.retention import pruned
 from takeback.engine.seals import Seal
 from takeback.engine.steps import differences
 from takeback.errors import CorruptObject
@@ -101,6 +102,9 @@ class _Check:
         self.seen: set[bytes] = set()
         self.began_signed = False
         self.closed: list[tuple[int, bytes]] = []
+        self.pruned = pruned(ctx, info.uid)
+        for low, high, _ in self.pruned:
+            report.notes.append(f"the files of versions {low} to {high} were given up to save space")
 
     def row(self, c: Checkpoint) -> None:
         self.report.checkpoints += 1
@@ -189,7 +193,8 @@ class _Check:
             self._problem("signature", "is signed with another key, or forged", c.version)
 
     def _objects(self, c: Checkpoint) -> None:
-        todo = reach.roots(c)
+        gone = any(low <= c.version <= high for low, high, _ in self.pruned)
+        todo = reach.state(c) if gone else reach.roots(c)
         while todo:
             todo = [digest for digest in dict.fromkeys(todo) if digest not in self.seen]
             self.seen.update(todo)

@@ -31,6 +31,7 @@ from takeback.storage.postgres_migrate import prepare
 from takeback.storage.postgres_rows import Packed, name_key
 from takeback.storage.postgres_server import refuse_server, server, translated
 from takeback.storage.postgres_settle import Writer
+from takeback.storage.postgres_space import SPACE_FINDERS
 from takeback.storage.rows import audit_entry, read_checkpoint, thread_info
 
 T = TypeVar("T")
@@ -70,12 +71,12 @@ class PostgresStorage:
     # --- reading
 
     def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
-        rows = self._ask("read_objects", tenant, digests=list(set(digests)))
+        rows = self.ask("read_objects", tenant, digests=list(set(digests)))
         return {row[0]: codec.unpack(*row) for row in rows}
 
     def objects_there(self, tenant: str, digests: list[bytes]) -> set[bytes]:
         """Which of these the tenant has; only a hint, since a collection may run."""
-        return {row[0] for row in self._ask("find_objects", tenant, digests=digests)}
+        return {row[0] for row in self.ask("find_objects", tenant, digests=digests)}
 
     def thread(self, tenant: str, name: str) -> tuple[ThreadInfo, Checkpoint] | None:
         row = self._one("living_thread", tenant, name_key=name_key(name))
@@ -93,7 +94,7 @@ class PostgresStorage:
     def threads(self, tenant: str, query: ThreadQuery) -> list[ThreadInfo]:
         # Metadata is looked at here, so then a limit cannot be left to the server.
         limit = None if query.meta else query.limit
-        rows = self._ask(
+        rows = self.ask(
             "threads", tenant, agent=query.agent, user=query.user, low=query.created_after_us,
             high=query.created_before_us, after=query.after, limit=limit,
         )  # fmt: skip
@@ -117,7 +118,7 @@ class PostgresStorage:
     ) -> list[Checkpoint]:
         kind = "merges" if merges else "checkpoints"
         name = kind + "_newest_first" if newest_first else kind
-        rows = self._ask(name, tenant, uid=uid, low=low, high=high, limit=limit)
+        rows = self.ask(name, tenant, uid=uid, low=low, high=high, limit=limit)
         return [read_checkpoint(row[0], uid, row[1:]) for row in rows]
 
     def cells(
@@ -125,7 +126,7 @@ class PostgresStorage:
     ) -> list[Cell]:
         return [
             Cell(*row)
-            for row in self._ask("cells_live" if live else "cells", tenant, family=family, after=after)
+            for row in self.ask("cells_live" if live else "cells", tenant, family=family, after=after)
         ]
 
     def find(self, tenant: str, query: Query[T]) -> list[T]:
@@ -133,18 +134,18 @@ class PostgresStorage:
         return found
 
     def _labels(self, tenant: str, query: Labels) -> list[tuple[str, int]]:
-        return [(str(name), int(at)) for name, at in self._ask("labels", tenant, uid=query.uid)]
+        return [(str(name), int(at)) for name, at in self.ask("labels", tenant, uid=query.uid)]
 
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
     ) -> list[AuditEntry]:
-        return [audit_entry(row) for row in self._ask("audit", tenant, uid=uid, after=after, limit=limit)]
+        return [audit_entry(row) for row in self.ask("audit", tenant, uid=uid, after=after, limit=limit)]
 
     def snapshot(self) -> AbstractContextManager[None]:
         return self._connections.snapshot()
 
     def tenants(self) -> list[str]:
-        return [str(row[0]) for row in self._ask("tenants")]
+        return [str(row[0]) for row in self.ask("tenants")]
 
     def info(self) -> StoreInfo:
         with self._connections.wire() as wire, translated(self._server.location):
@@ -177,12 +178,12 @@ class PostgresStorage:
     def close(self) -> None:
         self._connections.close()
 
-    def _ask(self, name: str, tenant: str | None = None, **values: Any) -> list[Any]:
+    def ask(self, name: str, tenant: str | None = None, **values: Any) -> list[Any]:
         return self._connections.ask(self._sql[name], {"tenant": tenant, **values})
 
     def _one(self, name: str, tenant: str, **values: Any) -> Any:
         """The first row of a statement; None when there is none."""
-        rows = self._ask(name, tenant, **values)
+        rows = self.ask(name, tenant, **values)
         return rows[0] if rows else None
 
     def _at(self, label: str) -> None:
@@ -200,4 +201,5 @@ class PostgresStorage:
 
 _FINDERS: dict[type, Callable[[PostgresStorage, str, Any], list[Any]]] = {
     Labels: PostgresStorage._labels,
+    **SPACE_FINDERS,
 }

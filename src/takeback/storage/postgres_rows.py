@@ -52,7 +52,6 @@ def object_values(packed: Packed) -> dict[str, Any]:
         "codecs": [Int8(codec) for codec, _, _ in held],
         "datas": [data for _, data, _ in held],
         "sizes": [Int8(size) for _, _, size in held],
-        "epoch": 0,  # moves with each collection
     }
 
 

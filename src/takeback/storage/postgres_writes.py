@@ -27,6 +27,7 @@ from takeback.storage.base import (
     NameTaken,
     NewCheckpoint,
     NewThread,
+    Prune,
     PutLabel,
     Refusal,
     Row,
@@ -43,6 +44,7 @@ from takeback.storage.postgres_rows import (
     object_values,
     thread_values,
 )
+from takeback.storage.postgres_space import SPACE_WRITERS
 
 if TYPE_CHECKING:
     from takeback.model.records import Checkpoint
@@ -137,7 +139,7 @@ class Transaction:
     def write(self, batch: Batch, packed: Packed) -> Refusal | None:
         self._hold_all(batch.rows)
         if packed:
-            self._ask("new_objects", object_values(packed))
+            self.ask("new_objects", object_values(packed))
         # An entry of the audit log guards nothing; it comes last, because others wait behind it.
         late = [row for row in batch.rows if isinstance(row, Audit)]
         early = [row for row in batch.rows if not isinstance(row, Audit)]
@@ -146,8 +148,8 @@ class Transaction:
     def begin(self, mark: Mark, known: bool) -> bool:
         """Leave the writer's mark; False when this very write is there already."""
         if not known:
-            self._ask("new_tenant", {})
-        return self._ask("mark", {"writer": mark.writer, "number": mark.number}) == 1
+            self.ask("new_tenant", {})
+        return self.ask("mark", {"writer": mark.writer, "number": mark.number}) == 1
 
     def landed(self, batch: Batch) -> bool:
         """Whether an earlier attempt is there, looked for while its threads are locked: by its checkpoint,
@@ -168,11 +170,11 @@ class Transaction:
         return None
 
     def _new_thread(self, row: NewThread) -> Refusal | None:
-        gone = None if row.source is None else self._gone(row.source)
+        gone = None if row.source is None else self.gone(row.source)
         if gone is not None:
             return gone
         values = thread_values(self._tenant, row) | object_values({})
-        while self._ask("create", values) == 0:
+        while self.ask("create", values) == 0:
             if self._one("taken", values) is not None:
                 return NameTaken(row.name)
         first = row.first
@@ -183,7 +185,7 @@ class Transaction:
         refusal = self._joins(row)
         if refusal is None and not self._is_head(row.checkpoint):
             self._write_head(row.checkpoint)
-            self._ask("new_checkpoint", checkpoint_values(self._tenant, row.checkpoint))
+            self.ask("new_checkpoint", checkpoint_values(self._tenant, row.checkpoint))
         return refusal
 
     def _joins(self, row: NewCheckpoint) -> Refusal | None:
@@ -202,7 +204,7 @@ class Transaction:
         return held is not None and (held.head, held.digest) == (checkpoint.version, checkpoint.digest)
 
     def _write_head(self, c: Checkpoint) -> None:
-        self._ask("move_head", {"uid": c.uid, "version": c.version, "digest": c.digest, "time": c.time_us})
+        self.ask("move_head", {"uid": c.uid, "version": c.version, "digest": c.digest, "time": c.time_us})
         held = self._thread(c.uid)
         assert held is not None
         held.head, held.digest = c.version, c.digest
@@ -228,43 +230,43 @@ class Transaction:
         return None
 
     def _put_label(self, row: PutLabel) -> Refusal | None:
-        gone = self._gone(row.uid)
+        gone = self.gone(row.uid)
         if gone is None:
-            self._ask("put_label", {"uid": row.uid, "label": row.label, "version": row.version})
+            self.ask("put_label", {"uid": row.uid, "label": row.label, "version": row.version})
         return gone
 
     def _drop_label(self, row: DropLabel) -> Refusal | None:
-        gone = self._gone(row.uid)
+        gone = self.gone(row.uid)
         if gone is None:
-            self._ask("drop_label", {"uid": row.uid, "label": row.label})
+            self.ask("drop_label", {"uid": row.uid, "label": row.label})
         return gone
 
     def _bury(self, row: Tombstone) -> Refusal | None:
-        gone = self._gone(row.uid)
+        gone = self.gone(row.uid)
         if gone is not None:
             return gone
         held = self._living(row.uid)
         if held.lock is not None:
             return ThreadLocked(held.lock)
-        self._ask("bury_thread", {"uid": row.uid, "deleted": row.deleted_us})
-        for name in ("drop_checkpoints", "drop_labels"):
-            self._ask(name, {"uid": row.uid})
+        self.ask("bury_thread", {"uid": row.uid, "deleted": row.deleted_us})
+        for name in ("drop_checkpoints", "drop_labels", "drop_pruned"):
+            self.ask(name, {"uid": row.uid})
         held.deleted = row.deleted_us
         return None
 
     def _lock(self, row: Lock) -> Refusal | None:
-        gone = self._gone(row.uid)
+        gone = self.gone(row.uid)
         if gone is not None:
             return gone
         held = self._living(row.uid)
         if held.lock != row.was:
             return ThreadLocked(held.lock)
-        self._ask("lock_thread", {"uid": row.uid, "lock": row.lock})
+        self.ask("lock_thread", {"uid": row.uid, "lock": row.lock})
         held.lock = row.lock
         return None
 
     def _still(self, row: Still) -> Refusal | None:
-        gone = self._gone(row.uid)
+        gone = self.gone(row.uid)
         if gone is not None:
             return gone
         held = self._living(row.uid)
@@ -282,10 +284,10 @@ class Transaction:
         if not row.cells:
             return None
         values = {"family": row.family, "seq": seq}
-        if self._ask("number_ledger", values) == 0:  # it was new, and another began it meanwhile
+        if self.ask("number_ledger", values) == 0:  # it was new, and another began it meanwhile
             del self._ledgers[row.family]
             return self._ledger(row)
-        self._ask("put_cells", values | cell_values(row.cells))
+        self.ask("put_cells", values | cell_values(row.cells))
         self._ledgers[row.family] = seq + 1
         return None
 
@@ -302,7 +304,7 @@ class Transaction:
             "uid": e.uid, "thread": e.thread, "time": e.time_us, "action": e.action, "actor": e.actor,
             "detail": canonical.encode(e.detail),
         }  # fmt: skip
-        self._ask("new_audit", values)
+        self.ask("new_audit", values)
         return None
 
     def whole(self) -> None:
@@ -336,7 +338,7 @@ class Transaction:
             self._hold([uid])
         return self._threads[uid]
 
-    def _gone(self, uid: bytes) -> ThreadGone | None:
+    def gone(self, uid: bytes) -> ThreadGone | None:
         held = self._thread(uid)
         return (
             ThreadGone(held.deleted if held else None) if held is None or held.deleted is not None else None
@@ -352,7 +354,7 @@ class Transaction:
             self._hold_ledgers([family])
         return self._ledgers[family]
 
-    def _ask(self, name: str, values: dict[str, Any]) -> int:
+    def ask(self, name: str, values: dict[str, Any]) -> int:
         return self._wire.ask(self._sql[name], {"tenant": self._tenant, **values}).rowcount
 
     def _one(self, name: str, values: dict[str, Any]) -> Any:
@@ -368,7 +370,7 @@ def _uids(row: Row) -> list[bytes]:
         return [] if row.source is None else [row.source]
     if isinstance(row, NewCheckpoint):
         return [row.checkpoint.uid]
-    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still)):
+    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still, Prune)):
         return [row.uid]
     return []
 
@@ -385,4 +387,5 @@ _WRITERS: dict[type, Callable[[Transaction, Any], Refusal | None]] = {
     Ledger: Transaction._ledger,
     Within: Transaction._within,
     Audit: Transaction._audit,
+    **SPACE_WRITERS,
 }

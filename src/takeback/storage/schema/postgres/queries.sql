@@ -20,19 +20,26 @@ SELECT set_config('synchronous_commit', CASE
 -- A checkpoint joins its thread, all in one statement: the compare-and-swap of the head (only from the row
 -- before, only while the thread lives and no other plan locks it), and what hangs on it. Zero rows where the
 -- guard refuses. Objects come in the order of their digests: two commits that write the same ones never wait
--- for one another in a circle.
-WITH moved AS (
+-- for one another in a circle. One that is there gets the present epoch, that a collection which has begun may
+-- not take it; one that has that epoch is not touched, so that those who bring it at one moment need not wait.
+WITH present AS (
+    SELECT greatest(epoch, floor(extract(epoch FROM now()) / 60)::bigint) AS now
+    FROM takeback.tenants WHERE name = %(tenant)s
+), moved AS (
     UPDATE takeback.threads SET head = %(version)s, head_digest = %(digest)s, updated = %(time)s
     WHERE tenant = %(tenant)s AND uid = %(uid)s AND head = %(version)s - 1 AND head_digest = %(previous)s
       AND lock IS NOT DISTINCT FROM %(lock)s::bytea AND deleted IS NULL
     RETURNING tenant
 ), held AS (
-    INSERT INTO takeback.objects (tenant, digest, epoch, codec, size, data)
-    SELECT m.tenant, o.digest, %(epoch)s, o.codec, o.size, o.data
-    FROM moved AS m, unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
-         AS o (digest, codec, size, data)
+    INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
+    SELECT m.tenant, o.digest, e.now, o.codec, o.size, o.data
+    FROM moved AS m, present AS e,
+         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+             AS o (digest, codec, size, data)
+    WHERE (SELECT h.epoch FROM takeback.objects AS h
+           WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
     ORDER BY o.digest
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (tenant, digest) DO UPDATE SET epoch = excluded.epoch WHERE x.epoch < excluded.epoch
 )
 INSERT INTO takeback.checkpoints (tenant, uid, version, namespace, kind, line, origin_version, merged_version,
                                   undoes, time, digest, mac, record)
@@ -43,7 +50,10 @@ FROM moved AS m;
 -- name: commit_with_ledger
 -- The same with cells of a ledger. The thread is held and the ledger's number moved before anything is
 -- written that hangs on both, so that a refusal of either leaves nothing.
-WITH still AS (
+WITH present AS (
+    SELECT greatest(epoch, floor(extract(epoch FROM now()) / 60)::bigint) AS now
+    FROM takeback.tenants WHERE name = %(tenant)s
+), still AS (
     SELECT tenant FROM takeback.threads
     WHERE tenant = %(tenant)s AND uid = %(uid)s AND head = %(version)s - 1 AND head_digest = %(previous)s
       AND lock IS NOT DISTINCT FROM %(lock)s::bytea AND deleted IS NULL
@@ -69,12 +79,15 @@ WITH still AS (
     ON CONFLICT (tenant, family, key, kind) DO UPDATE
     SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = excluded.body
 ), held AS (
-    INSERT INTO takeback.objects (tenant, digest, epoch, codec, size, data)
-    SELECT m.tenant, o.digest, %(epoch)s, o.codec, o.size, o.data
-    FROM moved AS m, unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
-         AS o (digest, codec, size, data)
+    INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
+    SELECT m.tenant, o.digest, e.now, o.codec, o.size, o.data
+    FROM moved AS m, present AS e,
+         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+             AS o (digest, codec, size, data)
+    WHERE (SELECT h.epoch FROM takeback.objects AS h
+           WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
     ORDER BY o.digest
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (tenant, digest) DO UPDATE SET epoch = excluded.epoch WHERE x.epoch < excluded.epoch
 )
 INSERT INTO takeback.checkpoints (tenant, uid, version, namespace, kind, line, origin_version, merged_version,
                                   undoes, time, digest, mac, record)
@@ -86,7 +99,10 @@ FROM moved AS m;
 -- Cells under the next number, where the ledger is at the one that they were made for and, with a thread, its
 -- head stands on the line (and is the checkpoint) that they suppose. The writer's mark tells a writer that
 -- lost the answer whether they are there.
-WITH still AS (
+WITH present AS (
+    SELECT greatest(epoch, floor(extract(epoch FROM now()) / 60)::bigint) AS now
+    FROM takeback.tenants WHERE name = %(tenant)s
+), still AS (
     SELECT 1 WHERE %(uid)s::bytea IS NULL
     UNION ALL
     SELECT 1 FROM (
@@ -103,12 +119,15 @@ WITH still AS (
     ON CONFLICT (tenant, family) DO UPDATE SET seq = excluded.seq WHERE l.seq = excluded.seq - 1
     RETURNING l.tenant, l.seq
 ), held AS (
-    INSERT INTO takeback.objects (tenant, digest, epoch, codec, size, data)
-    SELECT n.tenant, o.digest, %(epoch)s, o.codec, o.size, o.data
-    FROM numbered AS n, unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[],
-                               %(datas)s::bytea[]) AS o (digest, codec, size, data)
+    INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
+    SELECT n.tenant, o.digest, e.now, o.codec, o.size, o.data
+    FROM numbered AS n, present AS e,
+         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+             AS o (digest, codec, size, data)
+    WHERE (SELECT h.epoch FROM takeback.objects AS h
+           WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
     ORDER BY o.digest
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (tenant, digest) DO UPDATE SET epoch = excluded.epoch WHERE x.epoch < excluded.epoch
 ), marked AS (
     INSERT INTO takeback.writers AS w (tenant, writer, number, seen)
     SELECT n.tenant, %(writer)s, %(number)s, now() FROM numbered AS n
@@ -124,7 +143,10 @@ SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = e
 
 -- name: create
 -- A thread comes into being with its first checkpoint; where it starts from another, while that one lives.
-WITH source AS (
+WITH present AS (
+    SELECT greatest(epoch, floor(extract(epoch FROM now()) / 60)::bigint) AS now
+    FROM takeback.tenants WHERE name = %(tenant)s
+), source AS (
     SELECT 1 WHERE %(source)s::bytea IS NULL
     UNION ALL
     SELECT 1 FROM (
@@ -142,12 +164,15 @@ WITH source AS (
     ON CONFLICT DO NOTHING
     RETURNING tenant
 ), held AS (
-    INSERT INTO takeback.objects (tenant, digest, epoch, codec, size, data)
-    SELECT m.tenant, o.digest, %(epoch)s, o.codec, o.size, o.data
-    FROM made AS m, unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
-         AS o (digest, codec, size, data)
+    INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
+    SELECT m.tenant, o.digest, e.now, o.codec, o.size, o.data
+    FROM made AS m, present AS e,
+         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+             AS o (digest, codec, size, data)
+    WHERE (SELECT h.epoch FROM takeback.objects AS h
+           WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
     ORDER BY o.digest
-    ON CONFLICT DO NOTHING
+    ON CONFLICT (tenant, digest) DO UPDATE SET epoch = excluded.epoch WHERE x.epoch < excluded.epoch
 )
 INSERT INTO takeback.checkpoints (tenant, uid, version, namespace, kind, line, origin_version, merged_version,
                                   undoes, time, digest, mac, record)
@@ -178,12 +203,19 @@ SELECT name FROM takeback.tenants ORDER BY since, name;
 
 -- name: new_objects
 -- Objects, unless they are there.
-INSERT INTO takeback.objects (tenant, digest, epoch, codec, size, data)
-SELECT %(tenant)s::text, o.digest, %(epoch)s, o.codec, o.size, o.data
-FROM unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
-     AS o (digest, codec, size, data)
+WITH present AS (
+    SELECT greatest(epoch, floor(extract(epoch FROM now()) / 60)::bigint) AS now
+    FROM takeback.tenants WHERE name = %(tenant)s
+)
+INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
+SELECT %(tenant)s::text, o.digest, e.now, o.codec, o.size, o.data
+FROM present AS e,
+     unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+         AS o (digest, codec, size, data)
+WHERE (SELECT h.epoch FROM takeback.objects AS h
+           WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
 ORDER BY o.digest
-ON CONFLICT DO NOTHING;
+ON CONFLICT (tenant, digest) DO UPDATE SET epoch = excluded.epoch WHERE x.epoch < excluded.epoch;
 
 -- name: read_objects
 -- Objects' stored bytes.
@@ -353,6 +385,48 @@ WHERE tenant = %(tenant)s AND family = %(family)s AND seq > %(after)s ORDER BY s
 SELECT kind, key, thread, body, live, seq, family FROM takeback.cells
 WHERE tenant = %(tenant)s AND (%(family)s::bytea IS NULL OR family = %(family)s) AND seq > %(after)s AND live
 ORDER BY seq, key;
+
+-- name: epoch
+-- When the tenant's last collection began.
+SELECT epoch FROM takeback.tenants WHERE name = %(tenant)s;
+
+-- name: wait_for_writers
+-- Until the end of its transaction nothing brings objects, and what was brought before is committed: whoever
+-- writes after it knows the new epoch.
+LOCK TABLE takeback.objects IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: new_epoch
+-- A collection begins.
+UPDATE takeback.tenants SET epoch = greatest(epoch, floor(extract(epoch FROM now()) / 60)::bigint) + 1
+WHERE name = %(tenant)s;
+
+-- name: objects_page
+-- A tenant's objects in the order of their digests.
+SELECT digest, epoch, size, octet_length(data)::bigint FROM takeback.objects
+WHERE tenant = %(tenant)s AND digest > %(after)s ORDER BY digest LIMIT %(limit)s::bigint;
+
+-- name: object_sizes
+-- What some objects take.
+SELECT digest, epoch, size, octet_length(data)::bigint FROM takeback.objects
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]);
+
+-- name: forget_objects
+-- Objects go, unless they got a new reference since the collection began. The server gives their space back.
+DELETE FROM takeback.objects
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]) AND epoch < %(epoch)s;
+
+-- name: prune
+-- The files of a run of versions are given up.
+INSERT INTO takeback.pruned (tenant, uid, low, high, time)
+VALUES (%(tenant)s, %(uid)s, %(low)s, %(high)s, %(time)s) ON CONFLICT DO NOTHING;
+
+-- name: pruned
+-- The runs of a thread's versions whose files were given up.
+SELECT low, high, time FROM takeback.pruned WHERE tenant = %(tenant)s AND uid = %(uid)s ORDER BY low, high;
+
+-- name: drop_pruned
+-- Those of a deleted thread.
+DELETE FROM takeback.pruned WHERE tenant = %(tenant)s AND uid = %(uid)s;
 
 -- name: new_audit
 -- An entry of the audit log, under the tenant's next number.
