@@ -137,9 +137,7 @@ class AsyncRepo:
         """Every thread's report, one after another, or one thread's; also where a head is damaged."""
     async def du(self) -> list[Weight]:
         """What each thread takes of the store, biggest first."""
-    async def gc(
-        self, *, grace: int = 60, progress: Callable[[str, int], None] | None = None
-    ) -> Collected:
+    async def gc(self, *, grace: int = 60, progress: Callable[[str, int], None] | None = None) -> Collected:
         """Remove the objects that no thread needs any more. Safe beside writers, and to be interrupted.
 
         What was written within `grace` minutes stays.
