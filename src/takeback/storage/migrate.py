@@ -28,9 +28,11 @@ def migrations(engine: str) -> list[tuple[int, str]]:
 
 
 def queries(engine: str) -> dict[str, str]:
-    """An engine's named statements."""
-    parts = _NAME.split(_text(os.path.join(_SCHEMA, engine, "queries.sql")))
-    return {name: _statement(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    """An engine's named statements, of all its files that hold some."""
+    folder = os.path.join(_SCHEMA, engine)
+    files = sorted(name for name in os.listdir(folder) if name.startswith("queries"))
+    parts = [part for name in files for part in _NAME.split(_text(os.path.join(folder, name)))[1:]]
+    return {name: _statement(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def schema_version(connection: apsw.Connection) -> int:
