@@ -40,10 +40,22 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
 )
+from takeback.storage.items import (
+    AllVersions,
+    HoldItems,
+    NewestUnder,
+    PutItems,
+    Seen,
+    TouchItems,
+    TurnItems,
+    VersionsBy,
+    VersionsOf,
+)
 from takeback.storage.migrate import queries
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Disk
 from takeback.testing.handles import labels, together
+from takeback.testing.items import NS, version
 from takeback.testing.rows import audit, blobs, cell, following, ledger, merging, new_thread, run
 
 A = "a"
@@ -638,6 +650,12 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
     store.info()
     ok(store, NewEpoch(), Forget([*blobs(b"x")], 1), Prune(row.uid, 0, 0, 1))
     for query in (Epochs(), Objects(), Sizes([*blobs(b"x")]), Pruned(row.uid)):
+        store.find(A, query)
+    old = version(b"old", brought=True, at_us=1)
+    ok(store, PutItems([version(b"1", seen=Seen(NS, "k", 0, 0)), old]), TurnItems([Seen(NS, "k", 2, 0)]))
+    ok(store, HoldItems([(NS, "k", 1)], (b"t", 1, 1)), HoldItems([(NS, "k", 1)], None))
+    ok(store, TouchItems([(NS, "k")], 1))
+    for query in (VersionsOf(NS, "k"), NewestUnder("", NS), VersionsBy(row.uid), AllVersions()):
         store.find(A, query)
     ok(store, Lock(row.uid, None, was=b"plan"), Tombstone(row.uid, 1))
     store.close()
