@@ -16,6 +16,7 @@ from tests.unit.error_cases import CASES, World, case
 import takeback
 from takeback import errors
 from takeback.storage import sqlite_file
+from takeback.testing.postgres import fresh_url
 
 # Caught to handle a whole group; what is raised is always one of those below them.
 GROUPS = {
@@ -260,6 +261,12 @@ def store_busy(w):
         other.close()
 
 
+@case(errors.PoolExhausted, "all 1 connections", "pool_size")
+def pool_exhausted(w):
+    with takeback.open(fresh_url() + "&pool_size=1&pool_timeout=0.05") as tb, tb._ctx.storage.snapshot():
+        tb.thread("t").commit({"n": 1})
+
+
 @case(errors.ForkedProcess, "before this process was forked", "in each process")
 def forked_process(w):
     trip = w.trip
@@ -364,7 +371,7 @@ def test_kinds_are_unique_and_stable():
         "forked_process", "handler_missing", "integrity", "merge_conflict", "missing_extra", "moved",
         "network_filesystem", "newer_store", "no_step", "not_a_store", "not_done", "not_for_agents",
         "not_found", "nothing_to_redo", "nothing_to_undo", "paused", "plan_paused", "plan_required",
-        "plan_stale", "read_only_state", "read_only_store", "removed", "replay_diverged",
+        "plan_stale", "pool_exhausted", "read_only_state", "read_only_store", "removed", "replay_diverged",
         "rollback_in_progress", "step_in_progress", "step_lost", "step_open", "store_busy",
         "store_closed", "store_corrupt", "store_error", "store_full", "store_unavailable",
         "thread_deleted", "thread_exists", "too_deep", "too_large", "tool_in_tool", "unacknowledged",

@@ -664,7 +664,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
 
 def test_every_named_statement_says_what_it_is_for() -> None:
     """One sentence each, under a name of its own; and every statement is one that SQLite takes."""
-    text = (SCHEMA / "queries.sql").read_text(encoding="utf-8")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SCHEMA.glob("queries*.sql")))
     names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
     explained = re.findall(r"^-- name: (\w+)\n-- [A-Z][^\n]*\.$", text, re.MULTILINE)
     assert names == explained

@@ -261,6 +261,12 @@ class StoreBusy(StoreError):
     kind = "store_busy"
 
 
+class PoolExhausted(StoreError):
+    """Every connection to the server is in use, and none came free in time."""
+
+    kind = "pool_exhausted"
+
+
 class ForkedProcess(StoreError):
     """A handle that was opened before this process was forked."""
 
@@ -348,6 +354,7 @@ __all__ = [
     "PlanPaused",
     "PlanRequired",
     "PlanStale",
+    "PoolExhausted",
     "ReadOnlyState",
     "ReadOnlyStore",
     "Removed",

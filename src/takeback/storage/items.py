@@ -90,7 +90,6 @@ class ItemRow(msgspec.Struct, frozen=True):
     count: int
     turn: int
     touched_us: int
-    id: int
     number: int
     at_us: int
     thread: bytes
@@ -130,7 +129,8 @@ class NewestUnder(msgspec.Struct, Query[ItemRow], frozen=True):
 
 
 class VersionsBy(msgspec.Struct, Query[ItemRow], frozen=True):
-    """The versions that a thread wrote with its checkpoints from `low` to `high`, in the order of these."""
+    """The versions that a thread wrote with its checkpoints from `low` to `high`, in the order of these, then
+    of namespaces, keys and times."""
 
     thread: bytes
     low: int = 0
@@ -139,9 +139,9 @@ class VersionsBy(msgspec.Struct, Query[ItemRow], frozen=True):
 
 
 class AllVersions(msgspec.Struct, Query[ItemRow], frozen=True):
-    """Every version of every item, in the order of their ids, `after` one of them."""
+    """Every version of every item, in the order of namespaces, keys and times, `after` one of them."""
 
-    after: int = 0
+    after: tuple[str, str, int] = ("", "", 0)
     limit: int = 500
 
 

@@ -71,7 +71,6 @@ class _Tenant:
         self.epochs: dict[bytes, int] = {}
         self.pruned: dict[bytes, list[tuple[int, int, int]]] = {}
         self.items: dict[tuple[str, str], Kept] = {}
-        self.item_ids = 0
         self.undo: list[Callable[[], object]] = []
 
 

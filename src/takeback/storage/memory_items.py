@@ -47,8 +47,7 @@ def _put(_: MemoryStorage, tenant: _Tenant, row: PutItems) -> Refusal | None:
             return ItemMoved(new.namespace, new.key)
         if new.brought and any(have.digest == new.digest for have in kept.versions):
             continue
-        tenant.item_ids += 1
-        made = _made(new, tenant.item_ids, kept.count + 1, _place(kept, new))
+        made = _made(new, kept.count + 1, _place(kept, new))
         versions = [*kept.versions]
         insort(versions, made, key=lambda have: have.at_us)
         _set(tenant, new.namespace, new.key, _replace(kept, versions=versions, count=kept.count + 1))
@@ -65,9 +64,9 @@ def _place(kept: Kept, new: NewVersion) -> int:
     return at
 
 
-def _made(new: NewVersion, id_: int, number: int, at: int) -> ItemRow:
+def _made(new: NewVersion, number: int, at: int) -> ItemRow:
     return ItemRow(
-        namespace=new.namespace, key=new.key, count=0, turn=0, touched_us=0, id=id_, number=number,
+        namespace=new.namespace, key=new.key, count=0, turn=0, touched_us=0, number=number,
         at_us=at, thread=new.thread, line=new.line, version=new.version, free=new.free or not new.thread,
         holds=[*new.holds], digest=new.digest, mac=new.mac, record=new.record,
     )  # fmt: skip
@@ -137,12 +136,16 @@ def _versions_by(tenant: _Tenant, q: VersionsBy) -> list[ItemRow]:
         for row in kept.versions
         if q.thread and row.thread == q.thread and q.low <= row.version <= q.high
     ]
-    return _rows(tenant, sorted(found, key=lambda row: (row.version, row.id)))[: q.limit]
+    return _rows(tenant, sorted(found, key=lambda row: (row.version, *_place_of(row))))[: q.limit]
 
 
 def _all_versions(tenant: _Tenant, q: AllVersions) -> list[ItemRow]:
-    found = [row for kept in tenant.items.values() for row in kept.versions if row.id > q.after]
-    return _rows(tenant, sorted(found, key=lambda row: row.id)[: q.limit])
+    found = [row for kept in tenant.items.values() for row in kept.versions if _place_of(row) > q.after]
+    return _rows(tenant, sorted(found, key=_place_of)[: q.limit])
+
+
+def _place_of(row: ItemRow) -> tuple[str, str, int]:
+    return row.namespace, row.key, row.at_us
 
 
 def _rows(tenant: _Tenant, versions: Iterable[ItemRow]) -> list[ItemRow]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from takeback.model.records import Pointer
 from takeback.storage.base import Refusal
 from takeback.storage.items import (
     AllVersions,
@@ -22,6 +21,7 @@ from takeback.storage.items import (
     pack_holds,
     read_holds,
 )
+from takeback.storage.rows import item_row
 
 if TYPE_CHECKING:
     import apsw
@@ -112,19 +112,12 @@ def _versions_by(store: SqliteStorage, connection: apsw.Connection, tenant: str,
 
 
 def _all_versions(store: SqliteStorage, connection: apsw.Connection, tenant: str, q: AllVersions) -> Any:
-    values = (store._tenant(connection, tenant), q.after, q.limit)
+    values = (store._tenant(connection, tenant), *q.after, q.limit)
     return _rows(connection, store._sql["all_versions"], values)
 
 
 def _rows(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> list[ItemRow]:
-    return [_row(row) for row in connection.execute(sql, values)]
-
-
-def _row(row: Any) -> ItemRow:
-    head = None if row[16] is None else Pointer(row[8], row[16], row[17])
-    held = (bool(row[11]), read_holds(row[12]))
-    values = (*row[:11], *held, *row[13:16], head, row[19] or 0, row[18] or b"")
-    return ItemRow(*values)
+    return [item_row(row) for row in connection.execute(sql, values)]
 
 
 ITEM_WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusal | None]] = {

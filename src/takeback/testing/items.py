@@ -51,6 +51,10 @@ def records(rows: list[ItemRow]) -> list[bytes]:
     return [row.record for row in rows]
 
 
+def _place(row: ItemRow) -> tuple[str, str, int]:
+    return row.namespace, row.key, row.at_us
+
+
 class Items(Handles):
     """Memory, as a storage keeps it."""
 
@@ -213,14 +217,12 @@ class Items(Handles):
         assert store.find(A, VersionsBy(b"")) == store.find("b", VersionsBy(one)) == []
 
     def test_all_versions_in_pages(self, store: Storage, again: Callable[[], Storage]) -> None:
-        """Each once, old ones too, also while more are written."""
-        put(store, *(version(b"%d" % n, f"k{n % 3}") for n in range(7)))
-        seen, after = list[bytes](), 0
-        while page := again().find(A, AllVersions(after, 2)):
-            seen, after = seen + records(page), page[-1].id
-            if len(seen) == 4:
-                put(store, version(b"7"))
-        assert sorted(seen) == [b"%d" % n for n in range(8)]
+        """Each once, old ones too, in the order of items and times."""
+        put(store, *(version(b"%d" % n, f"k{n % 3}") for n in range(8)))
+        seen: list[ItemRow] = []
+        while page := again().find(A, AllVersions(_place(seen[-1]) if seen else ("", "", 0), 3)):
+            seen += page
+        assert records(seen) == [b"0", b"3", b"6", b"1", b"4", b"7", b"2", b"5"]
         assert store.find("b", AllVersions()) == []
 
     def test_rows_are_plain_values(self, store: Storage) -> None:
