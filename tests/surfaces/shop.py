@@ -125,7 +125,7 @@ class Shop:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """As in a process of its own: no tools before it, and what is imported meanwhile is forgotten after it."""
+        """As in a process of its own: no tools before it, and nothing of what is imported after it."""
         path, tools, undos = list(sys.path), registry._tools, registry._undos
         registry._tools, registry._undos = {}, {}
         try:
