@@ -1,4 +1,4 @@
-"""An agent that is killed while it pays, run again from its first line, and taken back: the bank is paid once.
+"""An agent that is killed while it pays, and is run again from its first line: the bank is paid once.
 
 The bank honours idempotency keys, as most do. The agent dies at the worst moment: the bank has paid, and the
 answer is lost. Nothing in `agent` knows of that: it is an ordinary script inside `thread.run(…)`.
