@@ -292,6 +292,7 @@ class Transaction:
         return None
 
     def _within(self, row: Within) -> Refusal | None:
+        self.ask("usual_plans", {})
         self.worked = self.working = True
         made = row.work(self._wire)
         self.working = False
