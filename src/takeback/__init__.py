@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from takeback.asking import Approval
     from takeback.calling import connection, effect_key
     from takeback.engine.changes import MISSING, Change
+    from takeback.engine.copy_report import CopyReport
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
@@ -61,6 +62,7 @@ _HOMES = {
     "takeback.asking": ("Approval",),
     "takeback.calling": ("connection", "effect_key"),
     "takeback.engine.changes": ("MISSING", "Change"),
+    "takeback.engine.copy_report": ("CopyReport",),
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
@@ -124,6 +126,7 @@ __all__ = [
     "Checkpoint",
     "Collected",
     "Conflict",
+    "CopyReport",
     "Diff",
     "Effect",
     "EffectStands",

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from takeback.engine import plans, telling
 from takeback.engine.changes import Change
+from takeback.engine.copy_report import CopyReport
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
 from takeback.engine.retention import Collected, Pruning, Weight
@@ -146,6 +147,20 @@ class AsyncRepo:
         """Write a thread to one portable file; how many checkpoints it holds."""
     async def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> AsyncThread[Any]:
         """Bring a thread in from a file, verified, under its own name or another."""
+    async def copy(
+        self,
+        to: AsyncRepo | str | os.PathLike[str],
+        *,
+        threads: Sequence[str] | None = None,
+        tenant: str | None = None,
+        progress: Callable[[str, int, int], object] | None = None,
+    ) -> CopyReport:
+        """Copy threads, or all, to another store (a handle or a url): history, labels, effects, audit log.
+
+        Each keeps its uid, ids, digests and signatures, and is verified there. Run again, it adds what has
+        come since, or goes on where it was broken off. `tenant` is whose they are there (default: the same).
+        What cannot be copied does not stop the rest: the `NotCopied` that is raised in the end names it.
+        """
     async def info(self) -> StoreInfo:
         """What the store is, where, and how much it holds."""
     async def damage(self) -> list[str]:

@@ -160,6 +160,13 @@ def thread_exists(w):
     w.trip.fork(name="t")
 
 
+@case(errors.NotCopied, "1 of 1 threads could not be copied", "taken there", "another tenant")
+def not_copied(w):
+    with takeback.open(":memory:") as other:
+        other.thread("t", initial={})
+        w.tb.copy(other)
+
+
 @case(errors.MergeConflict, "both changed n", "merge again", thread="t", checkpoint=2)
 def merge_conflict(w):
     alt = w.trip.fork(name="alt")
@@ -369,7 +376,8 @@ def test_kinds_are_unique_and_stable():
         "bad_tool", "budget_exceeded", "conflict", "corrupt_object", "effect_stands", "effect_timeout",
         "effect_undone", "effect_unknown", "effect_unreadable", "effects_denied", "error",
         "forked_process", "handler_missing", "integrity", "merge_conflict", "missing_extra", "moved",
-        "network_filesystem", "newer_store", "no_step", "not_a_store", "not_done", "not_for_agents",
+        "network_filesystem", "newer_store", "no_step", "not_a_store", "not_copied", "not_done",
+        "not_for_agents",
         "not_found", "nothing_to_redo", "nothing_to_undo", "paused", "plan_paused", "plan_required",
         "plan_stale", "pool_exhausted", "read_only_state", "read_only_store", "removed", "replay_diverged",
         "rollback_in_progress", "step_in_progress", "step_lost", "step_open", "store_busy",

@@ -47,7 +47,8 @@ class NewCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """The checkpoints after the first, of a thread that the same batch brings in: an import."""
+    """Checkpoints that join their thread one after the other: an import, a copy. Guard: as for each of them,
+    and nothing locks the thread."""
 
     checkpoints: list[Checkpoint]
 
