@@ -67,6 +67,10 @@ WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
 -- Which of these objects are there.
 SELECT digest FROM takeback.objects WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
 
+-- name: head
+-- What a refused commit is told.
+SELECT head, head_digest, deleted, lock FROM takeback.threads WHERE tenant = %(tenant)s AND uid = %(uid)s;
+
 -- name: hold_threads
 -- The rows of the threads that a batch is about, locked: what they say stays so until its end. In the order
 -- of their uids, so that two batches never wait for one another in a circle.
