@@ -125,8 +125,8 @@ _SINGLE: dict[tuple[type, ...], Callable[..., _Single]] = {
 
 
 def moved(wire: Wire, sql: dict[str, str], batch: Batch) -> HeadMoved | None:
-    """Why a commit was refused, where that is plain without a lock: others have written meanwhile. They may do
-    so again before the caller looks, so it is told as it is now."""
+    """Why a commit was refused, where that is plain without a lock: others have written meanwhile, and may do
+    so again before the caller looks."""
     row = next((row for row in batch.rows if isinstance(row, NewCheckpoint)), None)
     if row is None:
         return None
