@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         TakebackError,
         UnknownThread,
     )
+    from takeback.files import Workspace
     from takeback.model.ledger import Effect
     from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
     from takeback.plan import Plan, Receipt
@@ -78,6 +79,7 @@ _HOMES = {
         "TakebackError",
         "UnknownThread",
     ),
+    "takeback.files": ("Workspace",),
     "takeback.model.ledger": ("Effect",),
     "takeback.model.records": ("AuditEntry", "Checkpoint", "ThreadInfo"),
     "takeback.plan": ("Plan", "Receipt"),
@@ -148,6 +150,7 @@ __all__ = [
     "Tool",
     "UnknownThread",
     "View",
+    "Workspace",
     "__version__",
     "aopen",
     "connection",

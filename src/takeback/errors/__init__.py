@@ -222,12 +222,6 @@ class PlanStale(Moved):
     kind = "plan_stale"
 
 
-class FilesMoved(Moved):
-    """Files are not as they were seen: looked at again, they may be captured or put back."""
-
-    kind = "files_moved"
-
-
 class NothingToUndo(Moved):
     """No operation is left to take back."""
 
@@ -365,7 +359,6 @@ __all__ = [
     "EffectUnknown",
     "EffectUnreadable",
     "EffectsDenied",
-    "FilesMoved",
     "ForkedProcess",
     "HandlerMissing",
     "IntegrityError",
