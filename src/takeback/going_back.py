@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from takeback.engine import applying, history, plans, rollback
+from takeback.engine import applying, history, plans, rollback, standing, telling
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
@@ -14,6 +14,7 @@ from takeback.engine.files import Side, Wanted, as_paths
 from takeback.engine.plans import Wish
 from takeback.engine.rollback import Move
 from takeback.errors import BadRequest, PlanRequired, PlanStale
+from takeback.errors.base import naming
 from takeback.filing import Filing
 from takeback.model.records import Checkpoint
 from takeback.plan import Meta, Plan, Receipt
@@ -136,6 +137,13 @@ class GoingBack(Filing[S]):
         """What stands in the world and the head does not know of, and what it believes and was undone."""
         return plans.discrepancies(self._ctx, self._book(), self._need())
 
+    def taken_back_since(self, ref: Any = None) -> telling.TakenBack | None:
+        """What was taken back since a version (without one: since the newest that made something), to be told
+        to the agent at its next turn; None for nothing. Reads the head anew."""
+        tip = self.refresh()._need()
+        since = None if ref is None else history.resolve(self._ctx, tip, ref)
+        return telling.taken_back(self._ctx, self._book(), tip, since)
+
     # --- inside
 
     def _to(self, ref: Any, scope: frozenset[str]) -> Move:
@@ -171,7 +179,10 @@ class GoingBack(Filing[S]):
         files: Wanted | None = None,
         own: bool = False,
     ) -> Plan:
-        effects = plans.effects_of(self._ctx, book or self._book(), self._need(), move, wish or Wish())
+        wish = wish or Wish()
+        book = book or self._book()
+        self._refuse_unknown(book, [*wish.take_shared, *wish.redo, *wish.keep])
+        effects = plans.effects_of(self._ctx, book, self._need(), move, wish)
         parts: list[rollback.Part] = [rollback.state_part(self._ctx, move), effects]
         if files is not None and move.head.files:
             from takeback import putting_back
@@ -191,18 +202,27 @@ class GoingBack(Filing[S]):
 
         refuse_open(self, f"a {move.kind}")
         tip = self._need()
+        # Not read again: if the ledger moved since the plan was made, its guard says so.
+        book = book_of(self._ctx, tip.info.family)
+        if not isinstance(acknowledge, bool):
+            self._refuse_unknown(book, acknowledge)
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
-        # Not read again: if the ledger moved since the plan was made, its guard says so.
-        job = applying.Job(self._ctx, book_of(self._ctx, tip.info.family), tip, move, plan.effects, said)
+        job = applying.Job(self._ctx, book, tip, move, plan.effects, said)
+        hands = Hands()
         if plan.files is not None:
             from takeback import putting_back
 
-            applying.ready(job, Hands(), acknowledge, wait)  # before the present is recorded for it
+            applying.ready(job, hands, acknowledge, wait)  # before the present is recorded for it
             job = putting_back.with_files(self, job, plan.files)
-        hands = Hands()
         self._tip, bookmark = applying.run(job, hands, acknowledge=acknowledge, wait=wait)
         return Receipt(self, plan, self._tip.head, bookmark, hands.kept_paths)
+
+    def _refuse_unknown(self, book: Book, numbers: Collection[int]) -> None:
+        """A number that no effect has is a mistake, not a wish to be passed over."""
+        with naming(self.name):
+            for number in numbers:
+                standing.numbered(book, number)
 
     def _take_step_back(self, error: BaseException) -> None:
         """A step that failed takes its own effects back; what cannot be is said with the error."""

@@ -66,7 +66,7 @@ def test_a_file_that_both_changed_is_a_conflict_and_stays(trip, project) -> None
     with trip.step("edit"):
         project.write("auth.py", "the agent's")
     project.write("auth.py", "mine instead")
-    with pytest.raises(PlanRequired, match="conflict: you and the agent changed auth.py"):
+    with pytest.raises(PlanRequired, match=r"conflict: you and the agent changed auth\.py"):
         trip.undo()
     plan = trip.plan_undo()
     assert plan.files.conflicts == ["auth.py"]
