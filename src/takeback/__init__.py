@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from takeback.asking import Approval
     from takeback.calling import connection, effect_key
     from takeback.engine.changes import MISSING, Change
+    from takeback.engine.copy_report import CopyReport
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
+    from takeback.engine.retention import Collected, Pruning, Weight
     from takeback.engine.seals import Seal, new_key
+    from takeback.engine.telling import TakenBack
     from takeback.engine.verify import Problem, Report
     from takeback.errors import (
         ApprovalRequired,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
         TakebackError,
         UnknownThread,
     )
+    from takeback.files import Workspace
     from takeback.model.ledger import Effect
     from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
     from takeback.plan import Plan, Receipt
@@ -59,10 +63,13 @@ _HOMES = {
     "takeback.asking": ("Approval",),
     "takeback.calling": ("connection", "effect_key"),
     "takeback.engine.changes": ("MISSING", "Change"),
+    "takeback.engine.copy_report": ("CopyReport",),
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
+    "takeback.engine.retention": ("Collected", "Pruning", "Weight"),
     "takeback.engine.seals": ("Seal", "new_key"),
+    "takeback.engine.telling": ("TakenBack",),
     "takeback.engine.verify": ("Problem", "Report"),
     "takeback.errors": (
         "ApprovalRequired",
@@ -78,6 +85,7 @@ _HOMES = {
         "TakebackError",
         "UnknownThread",
     ),
+    "takeback.files": ("Workspace",),
     "takeback.model.ledger": ("Effect",),
     "takeback.model.records": ("AuditEntry", "Checkpoint", "ThreadInfo"),
     "takeback.plan": ("Plan", "Receipt"),
@@ -118,7 +126,9 @@ __all__ = [
     "AuditEntry",
     "Change",
     "Checkpoint",
+    "Collected",
     "Conflict",
+    "CopyReport",
     "Diff",
     "Effect",
     "EffectStands",
@@ -134,6 +144,7 @@ __all__ = [
     "PlanRequired",
     "PlanStale",
     "Problem",
+    "Pruning",
     "Receipt",
     "Recovery",
     "Repo",
@@ -143,11 +154,14 @@ __all__ = [
     "Step",
     "StoreInfo",
     "TakebackError",
+    "TakenBack",
     "Thread",
     "ThreadInfo",
     "Tool",
     "UnknownThread",
     "View",
+    "Weight",
+    "Workspace",
     "__version__",
     "aopen",
     "connection",

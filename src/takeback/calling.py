@@ -29,6 +29,7 @@ from takeback.errors import (
     Undecided,
 )
 from takeback.errors.base import naming
+from takeback.filehands import FileHands
 from takeback.model import canonical
 from takeback.model.ledger import Blob, Effect, Entry
 from takeback.step import current, decided
@@ -106,8 +107,8 @@ async def acall(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     return value
 
 
-class Hands:
-    """What this process can do for a plan: the tools that are registered here."""
+class Hands(FileHands):
+    """What this process can do for a plan: the tools that are registered here, the files that lie here."""
 
     def has(self, handler: str) -> bool:
         return registry.has(handler)
@@ -362,7 +363,10 @@ def undo_one(book: Book, effect: Effect) -> Effect:
     """One effect alone, outside a plan: what `effects undo` and deciding('undo') do."""
     hands = Hands()
     if effect.undo is None:
-        raise Undecided(f"#{effect.number} ({effect.shown}) cannot be undone")
+        raise Undecided(
+            f"#{effect.number} ({effect.shown}) cannot be undone: its tool has no undo",
+            hint=f"Once you took it back by hand: `takeback effects resolve {effect.number} --undone`",
+        )
     if not hands.has(effect.undo):
         registry.undoing(effect.undo)
     return undoing.undo_alone(book, effect, hands)

@@ -11,6 +11,7 @@ import msgspec
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change, blob
 from takeback.engine.context import Context, current_trace
+from takeback.engine.files import FileHands
 from takeback.engine.steps import Session
 from takeback.errors import (
     BudgetExceeded,
@@ -36,7 +37,7 @@ TIMEOUT_US = 5 * 60 * 1_000_000
 _replace = msgspec.structs.replace
 
 
-class Hands(Protocol):
+class Hands(FileHands, Protocol):
     """The tools of this process: who takes back and makes again what a plan says."""
 
     def has(self, handler: str) -> bool: ...
@@ -208,7 +209,10 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
         elif now.state == "undo_unknown":
             state = "undone" if happened else "done"
         else:
-            raise Undecided(f"#{now.number} is {now.state}: there is nothing to resolve", hint=None)
+            raise Undecided(
+                f"#{now.number} ({now.shown}) is {now.state}: there is nothing to resolve",
+                hint=f"`takeback effects show {now.number}` tells what is known of it",
+            )
         said = Decision(f"resolved {now.state}: {'happened' if happened else 'did not'}", by, clock)
         settled = _replace(settle(_replace(now, dirty=False), state, book), decisions=[*now.decisions, said])
         if now.state == "undo_unknown":

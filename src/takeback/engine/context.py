@@ -55,6 +55,7 @@ class Context:
         self.cache = ObjectCache(cache_bytes)
         self.lease_us, self.approval_us = owners.LEASE_US, APPROVAL_US
         self.books: dict[bytes, Any] = {}  # ledgers of families, see `book.book_of`
+        self.held: dict[Any, Any] = {}  # what the façade holds for all its handles, by what it is of
         self._checkpoints: dict[tuple[bytes, int], Checkpoint] = {}
 
     def get(self, digest: bytes) -> bytes:
@@ -72,6 +73,10 @@ class Context:
 
     def peek(self, digest: bytes) -> bytes | None:
         return self.cache.get(digest)
+
+    def forget_objects(self) -> None:
+        """After a collection: what is cached may be gone from the store."""
+        self.cache.clear()
 
     def remember(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint at hand, unless its metadata is a dict that a caller may have changed."""

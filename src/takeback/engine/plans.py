@@ -20,6 +20,16 @@ GROUPS = (
     "never",
 )  # fmt: skip
 _LAST = 2**63 - 1
+_DIFFERS = {
+    "decide": "may stand: nobody knows",
+    "blocked": "is in flight",
+    "compensate": "stands, and this history does not know of it",
+    "stays": "stands, and this history does not know of it",
+    "orphan": "stands, and no step claimed it",
+    "shared": "stands for a fork, and this history does not know of it",
+    "local": "ran here, and this history does not know of it",
+    "missing": "was taken back, and this history counts on it",
+}
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -118,7 +128,11 @@ class EffectsPart:
         said += [f"{_named(e)} stays: a fork relies on it" for e in self.groups.get("shared", [])]
         said += [f"{_named(e)} belongs to another thread" for e in self.groups.get("foreign", [])]
         redone = self.redone
-        said += [f"{_named(e)} stays undone" for e in self.groups.get("missing", []) if e not in redone]
+        said += [
+            f"{_named(e)} stays undone: not done again by itself"
+            for e in self.groups.get("missing", [])
+            if e not in redone
+        ]
         return [*said, *self.notes][:limit]
 
     def as_dict(self) -> dict[str, Any]:
@@ -131,6 +145,16 @@ class EffectsPart:
             "groups": {name: effects for name, effects in groups.items() if effects},
             "notes": self.notes,
         }
+
+
+class Differences(EffectsPart):
+    """What stands and a history does not know of, and what it counts on and is gone."""
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        said = [
+            f"{_named(e)} {words}" for group, words in _DIFFERS.items() for e in self.groups.get(group, [])
+        ]
+        return said[:limit]
 
 
 def effects_of(ctx: Context, book: Book, tip: Tip, move: Move, wish: Wish) -> EffectsPart:
@@ -148,7 +172,7 @@ def discrepancies(ctx: Context, book: Book, tip: Tip) -> EffectsPart:
     """What stands and the head does not know of, and the other way round."""
     groups = _groups(ctx, book, tip, tip.pointer, Wish()) if book.effects else {}
     groups.pop("same", None)
-    return EffectsPart(groups, Wish(effects=False))
+    return Differences(groups, Wish(effects=False))
 
 
 def doing(handler: str) -> str:
@@ -175,6 +199,8 @@ def _groups(ctx: Context, book: Book, tip: Tip, target: Pointer, wish: Wish) -> 
         known = believed(effect, aim)
         if known or _concerns(effect, uid, merged):
             groups[_group(effect, uid, known, relying, wish)].append(effect)
+    for effects in groups.values():
+        effects.sort(key=lambda e: e.number)
     return groups
 
 

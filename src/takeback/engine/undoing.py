@@ -29,7 +29,10 @@ def undoing(effect: Effect, clock: int, owner: str) -> Effect:
         who = owners.described(effect.executor)
         raise Undecided(f"#{effect.number} ({effect.shown}) is being undone by {who}", hint="Wait for it")
     if not (effect.state in ("done", "undo_failed") or (again and effect.undo_safe)):
-        raise Undecided(f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be undone")
+        raise Undecided(
+            f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be undone",
+            hint=f"`takeback effects show {effect.number}` tells what is known of it",
+        )
     dirty = effect.dirty or again
     return _replace(effect, state="undoing", dirty=dirty, executor=owner, deadline_us=clock + TIMEOUT_US)
 
@@ -43,7 +46,10 @@ def redoing(effect: Effect, clock: int, owner: str) -> Effect:
     elif remembered(effect, clock):
         effect, deadline = _replace(effect, dirty=True), min(deadline, forgotten(effect) - 1)
     else:
-        raise Undecided(f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be done again")
+        raise Undecided(
+            f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be done again",
+            hint=f"`takeback effects show {effect.number}` tells what is known of it",
+        )
     return _replace(
         effect, state="begun", attempts=effect.attempts + 1, intent_us=clock, executor=owner,
         deadline_us=deadline,
@@ -138,7 +144,13 @@ def _called(book: Book, begun: Effect, hands: Hands) -> Effect:
         state, error = "undo_unknown", f"{type(broken).__name__}: {broken}"
     done = late(book, begun, state, error)
     if done.state != "undone":
-        raise Undecided(f"#{done.number} ({done.shown}) is {done.state}: {done.error}")
+        raise Undecided(
+            f"#{done.number} ({done.shown}) is {done.state}: {done.error}",
+            hint="Try again"
+            if done.state == "undo_failed"
+            else f"`takeback effects resolve {done.number} --happened` or --did-not, when you know whether "
+            "the undo did",
+        )
     return done
 
 
@@ -172,7 +184,10 @@ def undone_by_hand(ctx: Context, book: Book, effect: Effect, by: str | None) -> 
     def decide() -> Change:
         now = book.effects[effect.id]
         if now.state not in ("done", "undo_failed", "undo_unknown"):
-            raise Undecided(f"#{now.number} ({now.shown}) is {now.state}: there is nothing to take back")
+            raise Undecided(
+                f"#{now.number} ({now.shown}) is {now.state}: there is nothing to take back",
+                hint=f"`takeback effects show {now.number}` tells what is known of it",
+            )
         said = Decision(f"resolved {now.state}: undone by hand", by, book.clock())
         clean = _replace(now, dirty=False, decisions=[*now.decisions, said])
         gone = settled_undo(clean, "undone", book, None)

@@ -131,6 +131,12 @@ class MissingExtra(BadRequest):
     kind = "missing_extra"
 
 
+class WorkspaceRefused(BadRequest):
+    """A directory that is not attached as it was asked: too large a place, in use, or inside another."""
+
+    kind = "workspace_refused"
+
+
 # --- it is not there ----------------------------------------------------------------------------------
 
 
@@ -150,6 +156,18 @@ class UnknownLabel(NotFound):
     """The thread has no such label."""
 
     kind = "unknown_label"
+
+
+class WorkspaceMissing(NotFound):
+    """A workspace whose directory is gone, was moved, or is another now."""
+
+    kind = "workspace_missing"
+
+
+class UnknownFile(NotFound):
+    """The checkpoint holds no such file."""
+
+    kind = "unknown_file"
 
 
 class Removed(NotFound):
@@ -196,6 +214,20 @@ class MergeConflict(Moved):
 
     def as_dict(self) -> dict[str, Any]:
         return super().as_dict() | {"conflicts": [conflict.as_dict() for conflict in self.conflicts]}
+
+
+class NotCopied(Moved):
+    """Some threads could not be copied to another store; `report` says which, why, and what was copied."""
+
+    kind = "not_copied"
+
+    def __init__(self, what: str, *, report: Any = None, **where: Any) -> None:
+        self.report = report
+        super().__init__(what, **where)
+
+    def as_dict(self) -> dict[str, Any]:
+        report = {} if self.report is None else {"report": self.report.as_dict()}
+        return super().as_dict() | report
 
 
 class PlanStale(Moved):
@@ -261,6 +293,12 @@ class StoreBusy(StoreError):
     kind = "store_busy"
 
 
+class PoolExhausted(StoreError):
+    """Every connection to the server is in use, and none came free in time."""
+
+    kind = "pool_exhausted"
+
+
 class ForkedProcess(StoreError):
     """A handle that was opened before this process was forked."""
 
@@ -271,6 +309,18 @@ class NetworkFilesystem(StoreError):
     """The store would lie on a network file system, whose locks cannot be trusted."""
 
     kind = "network_filesystem"
+
+
+class WorkspaceFailed(StoreError):
+    """Files could not be read or put back; the message says which, and what the workspace holds now."""
+
+    kind = "workspace_failed"
+
+
+class WorkspaceBusy(StoreError):
+    """Another process is capturing or restoring the workspace for too long."""
+
+    kind = "workspace_busy"
 
 
 class UnknownOutcome(StoreError):
@@ -339,6 +389,7 @@ __all__ = [
     "NewerStore",
     "NoStep",
     "NotAStore",
+    "NotCopied",
     "NotDone",
     "NotForAgents",
     "NotFound",
@@ -348,6 +399,7 @@ __all__ = [
     "PlanPaused",
     "PlanRequired",
     "PlanStale",
+    "PoolExhausted",
     "ReadOnlyState",
     "ReadOnlyStore",
     "Removed",
@@ -371,10 +423,15 @@ __all__ = [
     "Unacknowledged",
     "Undecided",
     "UnknownCheckpoint",
+    "UnknownFile",
     "UnknownLabel",
     "UnknownOutcome",
     "UnknownThread",
     "Unstorable",
+    "WorkspaceBusy",
+    "WorkspaceFailed",
+    "WorkspaceMissing",
+    "WorkspaceRefused",
     "WrongOwner",
     "WrongThread",
 ]

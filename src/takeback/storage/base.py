@@ -7,9 +7,10 @@ refused batch stays.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -17,6 +18,9 @@ from takeback.errors import BadRequest
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
+
+if TYPE_CHECKING:
+    from takeback.storage.items import ItemMoved, ItemsRow
 
 T = TypeVar("T")
 
@@ -46,7 +50,8 @@ class NewCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """The checkpoints after the first, of a thread that the same batch brings in: an import."""
+    """Checkpoints that join their thread one after the other: an import, a copy. Guard: as for each of them,
+    and nothing locks the thread."""
 
     checkpoints: list[Checkpoint]
 
@@ -126,9 +131,31 @@ class Audit(msgspec.Struct, frozen=True):
     entry: AuditEntry
 
 
+class NewEpoch(msgspec.Struct, frozen=True):
+    """A collection begins. An epoch is a minute: that in which an object was brought last, by the writer's
+    clock. From now on it is a later one than any before, whatever a clock says."""
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Objects go, but those that were brought in this epoch or later; their space goes back to the system
+    where the engine can do that a piece at a time."""
+
+    digests: list[bytes]
+    epoch: int
+
+
+class Prune(msgspec.Struct, frozen=True):
+    """The files of the versions low to high are given up for good. Guard: the thread lives."""
+
+    uid: ThreadUid
+    low: int
+    high: int
+    time_us: int
+
+
 Row: TypeAlias = (
     "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Still | Ledger | Within"
-    " | Audit"
+    " | Audit | NewEpoch | Forget | Prune | ItemsRow"
 )
 
 
@@ -171,7 +198,7 @@ class LedgerMoved(msgspec.Struct, frozen=True):
     seq: int
 
 
-Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved"
+Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved | ItemMoved"
 
 
 class ThreadQuery(msgspec.Struct, frozen=True):
@@ -203,6 +230,45 @@ def finder(known: Mapping[type, F], query: object) -> F:
 
 class Labels(msgspec.Struct, Query[tuple[str, int]], frozen=True):
     """The labels of a thread, each with the version that it names, by name."""
+
+    uid: bytes
+
+
+class Epochs(msgspec.Struct, Query[int], frozen=True):
+    """The epoch in which the last collection began, alone; 0 before the first."""
+
+
+def epoch_after(last: int) -> int:
+    """The epoch of what is written now."""
+    return max(last, int(time.time() // 60))
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """An object as it is kept: its own size, and what it takes; `key` is where the listing goes on."""
+
+    key: int
+    digest: bytes
+    epoch: int
+    size: int
+    kept: int
+
+
+class Objects(msgspec.Struct, Query[Stored], frozen=True):
+    """The tenant's objects, a page at a time, from `after` (the last one's `key`) on. One that is brought
+    while the pages are read may be missed; one that was there before the first is not."""
+
+    after: int = 0
+    limit: int = 1000
+
+
+class Sizes(msgspec.Struct, Query[Stored], frozen=True):
+    """What these objects take, in no order; what is absent is left out."""
+
+    digests: list[bytes]
+
+
+class Pruned(msgspec.Struct, Query[tuple[int, int, int]], frozen=True):
+    """Runs of versions whose files were given up, each with when: (low, high, time_us), by version."""
 
     uid: bytes
 

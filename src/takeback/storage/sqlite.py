@@ -44,18 +44,22 @@ from takeback.storage.base import (
     finder,
     has_meta,
 )
+from takeback.storage.group import Group, Member
 from takeback.storage.migrate import queries, schema_version
-from takeback.storage.sqlite_connections import Connections
-from takeback.storage.sqlite_file import SqliteFile, meaning, translated
-from takeback.storage.sqlite_ledger import cell, still, write_ledger
-from takeback.storage.sqlite_rows import (
+from takeback.storage.rows import (
     audit_entry,
     checkpoint_values,
     read_checkpoint,
     thread_info,
     thread_values,
 )
+from takeback.storage.sqlite_connections import Connections
+from takeback.storage.sqlite_file import SqliteFile, translated
+from takeback.storage.sqlite_group import Packed, Transactions
+from takeback.storage.sqlite_items import ITEM_FINDERS, ITEM_WRITERS
+from takeback.storage.sqlite_ledger import cell, still, write_ledger
 from takeback.storage.sqlite_settle import settle
+from takeback.storage.sqlite_space import SPACE_FINDERS, SPACE_WRITERS, present_epoch
 
 T = TypeVar("T")
 _ALL = -1  # SQLite's LIMIT for no limit
@@ -77,6 +81,13 @@ class SqliteStorage:
         self._tenants: dict[str, int] = {}
         self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
         self._met: dict[tuple[int, bytes], tuple[int, str]] = {}  # by the transaction that is open
+        self._epoch = 0  # as the transaction that is open has read it
+        self._group = Group(
+            Transactions(
+                self._connections, self._file, write=self._write, met=self._met, committed=self._committed,
+                at=self._at, settle=lambda batch, error: settle(self, self._file, batch, error),
+            ).write
+        )  # fmt: skip
         self._uid = self._store_uid()
         codec.prepare()
         records.prepare()
@@ -87,39 +98,12 @@ class SqliteStorage:
         self._connections.alive()
         if self._file.read_only:
             raise ReadOnlyStore(f"{self._file.path} can be read and not written")
-        packed = self._packed(batch)
-        with self._connections.lock:
-            try:
-                return self._transaction(batch, packed)
-            except apsw.IOError as error:
-                self._connections.drop()
-                return settle(self, self._file, batch, error)
-            except apsw.Error as error:
-                raise meaning(error, self._file.path) from error
+        return self._group.apply(Member(batch, self._packed(batch)))
 
-    def _transaction(self, batch: Batch, packed: dict[bytes, tuple[int, bytes]]) -> Refusal | None:
-        connection = self._connections.writer()
-        self._met.clear()
-        self._at("begin")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            refusal = self._write(connection, batch, packed)
-            if refusal is None:
-                self._at("commit")
-                connection.execute("COMMIT")
-                self._at("committed")
-                for key, thread in self._met.items():
-                    self._remember(key, thread)
-            return refusal
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-
-    def _write(
-        self, connection: apsw.Connection, batch: Batch, packed: dict[bytes, tuple[int, bytes]]
-    ) -> Refusal | None:
+    def _write(self, connection: apsw.Connection, batch: Batch, packed: Packed) -> Refusal | None:
         """Objects before references, references before the head."""
         tenant = self._tenant(connection, batch.tenant, make=True)
+        self._epoch = present_epoch(connection, self._sql) if batch.objects else 0
         for digest, payload in batch.objects.items():
             self._at("object")
             self._write_object(connection, tenant, digest, payload, packed)
@@ -136,7 +120,7 @@ class SqliteStorage:
         tenant: int,
         digest: bytes,
         payload: bytes,
-        packed: dict[bytes, tuple[int, bytes]],
+        packed: Packed,
     ) -> None:
         key = codec.index_key(digest)
         kind, data = packed.get(digest) or codec.pack(payload)
@@ -248,7 +232,7 @@ class SqliteStorage:
         connection.execute(self._sql["new_audit"], values)
         return None
 
-    def _packed(self, batch: Batch) -> dict[bytes, tuple[int, bytes]]:
+    def _packed(self, batch: Batch) -> Packed:
         """Compress before the transaction begins: what is new, where there is much."""
         absent = batch.objects
         if len(absent) >= _MANY:
@@ -409,10 +393,6 @@ class SqliteStorage:
 
     # --- surrogates
 
-    @property
-    def _epoch(self) -> int:
-        return 0  # moves with each collection
-
     def _tenant(self, connection: apsw.Connection, name: str, *, make: bool = False) -> int:
         known = self._tenants.get(name)
         if known is not None:
@@ -448,6 +428,10 @@ class SqliteStorage:
             found = None if row is None else self._remember((tenant, uid), (int(row[0]), str(row[1])))
         return found
 
+    def _committed(self) -> None:
+        for key, thread in self._met.items():
+            self._remember(key, thread)
+
     def _remember(self, key: tuple[int, bytes], thread: tuple[int, str]) -> tuple[int, str]:
         """A thread's number and name never change, so they are looked up once."""
         if len(self._threads) > 10_000:
@@ -482,7 +466,11 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Ledger: SqliteStorage._ledger,
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
+    **SPACE_WRITERS,
+    **ITEM_WRITERS,
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
+    **SPACE_FINDERS,
+    **ITEM_FINDERS,
 }
