@@ -17,9 +17,11 @@ from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.storage.base import (
     Audit,
     Batch,
+    Buried,
     Cell,
     DropLabel,
     HeadMoved,
+    Hide,
     History,
     Labels,
     Ledger,
@@ -28,7 +30,9 @@ from takeback.storage.base import (
     NameTaken,
     NewCheckpoint,
     NewThread,
+    Places,
     PutLabel,
+    PutWrites,
     Query,
     Refusal,
     Still,
@@ -38,9 +42,11 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
     Within,
+    Writes,
     finder,
     has_meta,
 )
+from takeback.storage.memory_graphs import Graphs
 
 T = TypeVar("T")
 _Record = TypeVar("_Record", Checkpoint, ThreadInfo)
@@ -57,6 +63,7 @@ class _Tenant:
         self.labels: dict[bytes, dict[str, int]] = {}
         self.audit: list[AuditEntry] = []
         self.cells: dict[bytes, dict[tuple[bytes, str], Cell]] = {}
+        self.graphs = Graphs()
         self.undo: list[Callable[[], object]] = []
 
 
@@ -112,6 +119,7 @@ class MemoryStorage:
         )  # fmt: skip
         tenant.names[row.name] = row.uid
         tenant.checkpoints[row.uid] = [_own(row.first)]
+        tenant.undo += tenant.graphs.add(row.first)
         tenant.labels[row.uid] = {}
         tenant.undo += [
             partial(tenant.names.pop, row.name),
@@ -134,6 +142,7 @@ class MemoryStorage:
         tenant.threads[c.uid] = moved
         tenant.checkpoints[c.uid].append(_own(c))
         tenant.undo += [partial(tenant.threads.update, {c.uid: info}), tenant.checkpoints[c.uid].pop]
+        tenant.undo += tenant.graphs.add(c)
         return None
 
     def _history(self, tenant: _Tenant, row: History) -> Refusal | None:
@@ -178,6 +187,7 @@ class MemoryStorage:
         tenant.checkpoints[row.uid] = []
         del tenant.names[info.name]
         self._set_labels(tenant, row.uid, {})
+        tenant.undo += tenant.graphs.drop(row.uid)
         tenant.undo += [
             partial(tenant.threads.update, {row.uid: info}),
             partial(tenant.checkpoints.update, {row.uid: held}),
@@ -228,6 +238,18 @@ class MemoryStorage:
         tenant.audit.append(msgspec.structs.replace(row.entry, detail=detail, key=len(tenant.audit) + 1))
         tenant.undo.append(tenant.audit.pop)
         return None
+
+    def _put_writes(self, tenant: _Tenant, row: PutWrites) -> Refusal | None:
+        gone = self._gone(tenant, row.uid)
+        if gone is None:
+            tenant.undo += tenant.graphs.put_writes(row.uid, row.writes)
+        return gone
+
+    def _hide(self, tenant: _Tenant, row: Hide) -> Refusal | None:
+        gone = self._gone(tenant, row.uid)
+        if gone is None:
+            tenant.undo += tenant.graphs.hide(row.uid, row.places)
+        return gone
 
     # --- reading
 
@@ -350,6 +372,8 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     Ledger: MemoryStorage._ledger,
     Within: MemoryStorage._within,
     Audit: MemoryStorage._audit,
+    PutWrites: MemoryStorage._put_writes,
+    Hide: MemoryStorage._hide,
 }
 
 
@@ -380,4 +404,14 @@ def _labels(tenant: _Tenant, query: Labels) -> list[tuple[str, int]]:
 
 _FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
     Labels: _labels,
+    Places: lambda tenant, query: [
+        msgspec.structs.replace(found, checkpoint=_own(found.checkpoint))
+        for found in tenant.graphs.find(query)
+    ],
+    Writes: lambda tenant, query: tenant.graphs.find_writes(query),
+    Buried: lambda tenant, query: [
+        _own(info)
+        for info in tenant.threads.values()
+        if info.name == query.name and info.deleted_us is not None
+    ],
 }

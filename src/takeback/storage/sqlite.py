@@ -15,15 +15,20 @@ from takeback.errors import (
     StoreError,
 )
 from takeback.model import canonical, records
+from takeback.model.graphs import GraphWrite
 from takeback.model.ids import shown, thread_uid
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.storage import objects as codec
+from takeback.storage import sqlite_graphs as graphs
 from takeback.storage.base import (
     Audit,
     Batch,
+    Buried,
     Cell,
     DropLabel,
+    Found,
     HeadMoved,
+    Hide,
     History,
     Labels,
     Ledger,
@@ -31,7 +36,9 @@ from takeback.storage.base import (
     NameTaken,
     NewCheckpoint,
     NewThread,
+    Places,
     PutLabel,
+    PutWrites,
     Query,
     Refusal,
     Still,
@@ -41,6 +48,7 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
     Within,
+    Writes,
     finder,
     has_meta,
 )
@@ -134,6 +142,7 @@ class SqliteStorage:
             return NameTaken(row.name)
         made = connection.last_insert_rowid()
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(made, row.first))
+        graphs.write_places(connection, self._sql, tenant, made, row.first)
         self._met[tenant, row.uid] = (made, row.name)
         return None
 
@@ -149,6 +158,7 @@ class SqliteStorage:
             return self._refused(connection, thread, row)
         self._at("head")
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(thread, checkpoint))
+        graphs.write_places(connection, self._sql, tenant, thread, checkpoint)
         return None
 
     def _refused(self, connection: apsw.Connection, thread: int, row: NewCheckpoint) -> Refusal | None:
@@ -197,6 +207,7 @@ class SqliteStorage:
             return ThreadLocked(self._one(connection, self._sql["head"], (thread,))[3])
         connection.execute(self._sql["drop_checkpoints"], (thread,))
         connection.execute(self._sql["drop_labels"], (thread,))
+        graphs.drop(connection, self._sql, thread)
         return None
 
     def _lock(self, connection: apsw.Connection, tenant: int, row: Lock) -> Refusal | None:
@@ -226,6 +237,20 @@ class SqliteStorage:
         e = row.entry
         values = (tenant, e.uid, e.thread, e.time_us, e.action, e.actor, canonical.encode(e.detail))
         connection.execute(self._sql["new_audit"], values)
+        return None
+
+    def _put_writes(self, connection: apsw.Connection, tenant: int, row: PutWrites) -> Refusal | None:
+        thread = self._living(connection, tenant, row.uid)
+        if isinstance(thread, ThreadGone):
+            return thread
+        graphs.put_writes(connection, self._sql, thread, row.writes)
+        return None
+
+    def _hide(self, connection: apsw.Connection, tenant: int, row: Hide) -> Refusal | None:
+        thread = self._living(connection, tenant, row.uid)
+        if isinstance(thread, ThreadGone):
+            return thread
+        graphs.hide(connection, self._sql, thread, row.places)
         return None
 
     def _packed(self, batch: Batch) -> Packed:
@@ -333,6 +358,21 @@ class SqliteStorage:
         if thread is None:
             return []
         return [(str(name), int(at)) for name, at in connection.execute(self._sql["labels"], thread[:1])]
+
+    def _places(self, connection: apsw.Connection, tenant: str, query: Places) -> list[Found]:
+        thread = None if query.uid is None else self._known(connection, tenant, query.uid)
+        if query.uid is not None and thread is None:
+            return []
+        known = None if thread is None else thread[0]
+        return graphs.find_places(connection, self._sql, self._tenant(connection, tenant), known, query)
+
+    def _buried(self, connection: apsw.Connection, tenant: str, query: Buried) -> list[ThreadInfo]:
+        values = (self._tenant(connection, tenant), query.name)
+        return [thread_info(row) for row in connection.execute(self._sql["buried"], values)]
+
+    def _writes(self, connection: apsw.Connection, tenant: str, query: Writes) -> list[GraphWrite]:
+        thread = self._known(connection, tenant, query.uid)
+        return [] if thread is None else graphs.find_writes(connection, self._sql, thread[0], query.keys)
 
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
@@ -466,7 +506,12 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Ledger: SqliteStorage._ledger,
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
+    PutWrites: SqliteStorage._put_writes,
+    Hide: SqliteStorage._hide,
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
+    Places: SqliteStorage._places,
+    Buried: SqliteStorage._buried,
+    Writes: SqliteStorage._writes,
 }
