@@ -9,11 +9,11 @@ import msgspec
 
 from takeback.engine import carrying, graph_threads
 from takeback.engine import graphs as engine
-from takeback.engine.channels import TAGGED, Channels, Codec, Prints, filler
+from takeback.engine.channels import HELD, TAGGED, Channels, Codec, Prints, filler
 from takeback.engine.commit import Said
 from takeback.errors import CorruptObject, UnknownCheckpoint
 from takeback.model import canonical, graphs
-from takeback.model.graphs import GRAPH, VALUES, GraphWrite, Place
+from takeback.model.graphs import VALUES, GraphWrite, Place
 from takeback.model.records import Checkpoint
 from takeback.model.tree import read
 
@@ -149,12 +149,13 @@ class GraphThreads:
         inside = graphs.inside(place.namespace)
         payload = self._ctx.get(row.state_root)
         try:
-            beside = graphs.beside(read.read_at(payload, (*inside, GRAPH), self._ctx))
+            beside = dict(engine.beside(payload, place, self._ctx))
             values = read.read_at(payload, (*inside, VALUES), self._ctx)
         except CorruptObject as error:
             raise self._ctx.explained(error, row) from None
         writes = engine.writes_at(self._ctx, row.uid, [place])[place.id]
         tagged, long = beside.pop(TAGGED, []), beside.pop(METADATA, {})
+        values |= beside.pop(HELD, {})
         return Seen(thread, place, row, values, beside, tagged, place.metadata | long, writes, seq)
 
 

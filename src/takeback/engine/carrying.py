@@ -70,7 +70,8 @@ def _copy(ctx: Context, origin: Pointer, namespace: str, now: int, kind: str) ->
     step = copied.metadata.get("step")
     said = copied.metadata | {"source": "fork", "step": step + 1 if type(step) is int else -1}
     parent = None if kind == "fork" else copied.parent  # another thread's is none of this one's
-    return Place(namespace, graphs.fresh_id(now), parent, instant(now).isoformat(), said)
+    stamp = instant(now).isoformat()
+    return Place(namespace, graphs.fresh_id(now), parent, stamp, said, beside=copied.beside)
 
 
 def _updates(ctx: Context, source: Getter, head: Checkpoint, root: bytes, now: int) -> list[Place]:
@@ -87,5 +88,9 @@ def _updates(ctx: Context, source: Getter, head: Checkpoint, root: bytes, now: i
         step = -1 if parent is None else parent.metadata.get("step")
         said = {"source": "update", "step": step + 1 if type(step) is int else -1, "parents": {}}
         stamp = instant(now).isoformat()
-        found.append(Place(namespace, graphs.fresh_id(now), parent.id if parent else None, stamp, said))
+        beside = {} if parent is None else parent.beside
+        new = Place(
+            namespace, graphs.fresh_id(now), parent.id if parent else None, stamp, said, beside=beside
+        )
+        found.append(new)
     return found

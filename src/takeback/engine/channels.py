@@ -16,8 +16,9 @@ import msgspec
 from blake3 import blake3
 from xxhash import xxh3_128_digest
 
-from takeback.model import canonical, graphs
-from takeback.model.graphs import GRAPH, VALUES
+from takeback.errors import Unstorable
+from takeback.model import canonical
+from takeback.model.graphs import BESIDE, VALUES
 from takeback.model.paths import Path
 from takeback.model.tree import edit, read
 from takeback.model.tree.nodes import Payload, Writer
@@ -26,8 +27,10 @@ RUN = 32  # items of one fingerprint
 _LISTS = 512  # lists whose fingerprints are remembered
 _SEED = int.from_bytes(os.urandom(8), "big")  # nobody can make two values of one fingerprint on purpose
 
-TAGGED = "tagged"
-"""Under this key the graph's own part says which channels hold more than plain values."""
+TAGGED, HELD = "tagged", "held"
+"""Keys in what is kept beside: which channels hold more than plain values; channels that are kept there."""
+_SMALL = 96  # bytes of a value of a channel of the graph's own that is kept beside: nobody looks for it
+_INLINE = 512  # bytes of what is kept beside that stand in the record; more of it is kept in the state
 
 
 class Codec(Protocol):
@@ -74,27 +77,61 @@ class Prints:
                 self._lists.popitem(last=False)
 
 
-def filler(channels: Channels, codec: Codec, prints: Prints) -> Callable[[Payload, Path, Writer], Payload]:
+Filled = tuple[Payload, dict[str, Any]]
+"""The state's tree, and what is kept beside in the record."""
+Fill = Callable[[Payload, dict[str, Any], Path, Writer], Filled]
+"""Puts what a checkpoint holds into a state's tree, at the path of its namespace, where what the checkpoint
+before it held stands; with what that one kept beside."""
+
+
+def filler(channels: Channels, codec: Codec, prints: Prints) -> Fill:
     """Puts these channels where those of the checkpoint before are; what did not change is not touched."""
 
-    def fill(payload: Payload, at: Path, writer: Writer) -> Payload:
-        before = graphs.beside(read.read_at(payload, (*at, GRAPH), writer))
+    def fill(payload: Payload, before: dict[str, Any], at: Path, writer: Writer) -> Filled:
         versions, tagged = before.get("channel_versions", {}), set(before.get(TAGGED, []))
         had = set(read.keys_at(payload, (*at, VALUES), writer))
-        for name in had - channels.values.keys():
+        held, values = _held(channels.values)
+        for name in had - values.keys():
             payload = edit.remove(payload, (*at, VALUES, name), writer)
-        for name, value in channels.values.items():
+        for name, value in values.items():
             same = name in had and name not in channels.new
             if same and name in versions and versions[name] == channels.versions.get(name):
                 continue
             place = (*at, VALUES, name)
             payload, marked = _put(payload, place, value, name in tagged, codec, prints, writer)
             (tagged.add if marked else tagged.discard)(name)
-        kept = sorted(tagged & channels.values.keys())
-        beside = channels.beside | {TAGGED: kept} if kept else channels.beside
-        return edit.put(payload, (*at, GRAPH), canonical.encode(beside), writer)
+        beside = channels.beside | ({HELD: held} if held else {})
+        kept = sorted(tagged & values.keys())
+        return _kept_beside(payload, beside | ({TAGGED: kept} if kept else {}), at, writer)
 
     return fill
+
+
+def _held(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Small values of channels that are the graph's own, and all others."""
+    held = {}
+    for name, value in values.items():
+        if (name.startswith("__") or ":" in name) and (value is None or _is_small(value)):
+            held[name] = value
+    return held, {name: value for name, value in values.items() if name not in held}
+
+
+def _is_small(value: Any) -> bool:
+    try:
+        return len(canonical.encode(value)) <= _SMALL
+    except Unstorable:
+        return False
+
+
+def _kept_beside(payload: Payload, beside: dict[str, Any], at: Path, writer: Writer) -> Filled:
+    """In the record, or in the state where it is long: a record is small, a state is compressed."""
+    there = (*at, BESIDE)
+    raw = canonical.encode(beside)
+    if len(raw) > _INLINE:
+        return edit.put(payload, there, raw, writer), {}
+    if BESIDE in read.keys_at(payload, at, writer):
+        payload = edit.remove(payload, there, writer)
+    return payload, beside
 
 
 def _put(

@@ -1,4 +1,4 @@
-"""A graph's threads as a whole: listing what they hold, the ends of their branches, copying, pruning, deleting."""
+"""A graph's threads as a whole: listing, the ends of branches, what channels were given, copying, pruning."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _hide(desk: graphs.Desk, rows: list[tuple[Checkpoint, Place]], action: str, 
 
 
 def copy(ctx: Context, source: str, target: str) -> int:
-    """All versions and writes of a thread under another name: a thread of its own, which shares its objects."""
+    """All versions and writes of a thread under another name: a thread of its own that shares its objects."""
     with ctx.storage.snapshot():
         tip = ctx.tip(source)
         if tip is None:

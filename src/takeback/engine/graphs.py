@@ -9,28 +9,27 @@ version opens a line, and says over which head it was written.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from takeback.engine import carrying
+from takeback.engine.channels import Fill
 from takeback.engine.commit import Draft, Identity, Said, create, draft_state, publish
 from takeback.engine.context import Context, Tip, pointer
 from takeback.errors import Conflict, CorruptObject, ThreadDeleted, ThreadExists
 from takeback.model import graphs
-from takeback.model.graphs import GRAPH, MARK, SUBGRAPHS, VALUES, GraphWrite, Place
+from takeback.model.graphs import BESIDE, MARK, SUBGRAPHS, VALUES, GraphWrite, Place
 from takeback.model.ids import ThreadUid
-from takeback.model.paths import Path
 from takeback.model.records import Checkpoint
 from takeback.model.tree import edit, read
-from takeback.model.tree.nodes import Payload, Writer
+from takeback.model.tree.nodes import Getter, Payload, Writer
 from takeback.storage.base import Batch, Buried, Places, PutWrites, ThreadGone, Writes
 
 _REMEMBERED = 2000  # threads, and the graph's ids
 _PAGE = 200
-Fill = Callable[[Payload, Path, Writer], Payload]
-"""Puts what a checkpoint holds into a state's tree, at the path of its namespace."""
+_Base = tuple[Checkpoint, Place]
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -129,7 +128,7 @@ def put(
         except ThreadDeleted:
             desk.forget(name)
             raise
-        desk.wrote(after, tip, told)
+        desk.wrote(after, tip, carrying.place_of(after.head, place.namespace))
         return after.head
 
 
@@ -286,19 +285,20 @@ def _born(desk: Desk, name: str, place: Place | None) -> Tip:
     return tip
 
 
-def _base(desk: Desk, tip: Tip, head: Head, place: Place) -> Checkpoint | None:
-    """The row of the checkpoint that is gone on from; None where there is none, or it is not known."""
+def _base(desk: Desk, tip: Tip, head: Head, place: Place) -> _Base | None:
+    """The checkpoint that is gone on from; None where there is none, or it is not known."""
     ctx = desk.ctx
     if place.parent is None:
         return None
     if head.place is not None and place.parent == head.place.id:
         if head.version == tip.head.version:
-            return tip.head
-        return ctx.storage.checkpoint(ctx.tenant, tip.info.uid, head.version)
+            return tip.head, head.place
+        row = ctx.storage.checkpoint(ctx.tenant, tip.info.uid, head.version)
+        return None if row is None else (row, head.place)
     found = by_id(ctx, tip.info.uid, place.namespace, place.parent)
     if found is None and (desk.thread_of(place.parent) not in (None, tip.info.uid) or _was_buried(ctx, tip)):
         raise _late(tip.info.name)
-    return None if found is None else found[0]
+    return found
 
 
 def _was_buried(ctx: Context, tip: Tip) -> bool:
@@ -309,7 +309,7 @@ def _draft(
     ctx: Context,
     tip: Tip,
     head: Head,
-    base: Checkpoint | None,
+    base: _Base | None,
     place: Place,
     fill: Fill,
     said: Said,
@@ -317,22 +317,24 @@ def _draft(
 ) -> Draft:
     writer = Writer(ctx)
     writer.known.add(tip.head.state_root)
-    whole = head.whole and base is not None and base.version == head.version
+    row = None if base is None else base[0]
+    whole = head.whole and row is not None and row.version == head.version
     there = whole and (graphs.is_stable(place.namespace) or tip.head.namespace == place.namespace)
     payload = _cleared(ctx.get(tip.head.state_root), tip.head, place, writer)
-    payload = payload if there else _planted(payload, base, place, writer)
-    payload = fill(payload, graphs.inside(place.namespace), writer)
-    forked = place.over is not None and base is not None
+    payload = payload if there else _planted(payload, row, place, writer)
+    before = {} if base is None else beside(payload, base[1], writer)
+    payload, kept = fill(payload, before, graphs.inside(place.namespace), writer)
+    forked = place.over is not None and row is not None and row.version != tip.head.version
     return Draft(
         "step",
         writer.put(payload),
         said,
         writer.new,
-        origin=pointer(base) if forked and base is not None and base.version != tip.head.version else None,
+        origin=pointer(row) if forked and row is not None else None,
         stack=_stack(tip.head, place),
         ledger=ledger,
         namespace=place.namespace,
-        graph=graphs.marked([place]),
+        graph=graphs.marked([msgspec.structs.replace(place, beside=kept)]),
     )
 
 
@@ -361,13 +363,24 @@ def _planted(payload: Payload, base: Checkpoint | None, place: Place, writer: Wr
         if read.payload_at(payload, (SUBGRAPHS,), writer) is None:
             payload = edit.put(payload, (SUBGRAPHS,), {}, writer)
         payload = edit.put(payload, inside, {}, writer)
-    for key in (VALUES, GRAPH):
+    for key in (VALUES, BESIDE):
         part = None if base is None else read.payload_at(writer.get(base.state_root), (*inside, key), writer)
-        if part is None:
-            payload = edit.put(payload, (*inside, key), {} if key == VALUES else b"", writer)
-        else:
+        if part is not None:
             payload = edit.graft(payload, (*inside, key), part, writer)
+        elif key == VALUES:
+            payload = edit.put(payload, (*inside, key), {}, writer)
+        elif key in read.keys_at(payload, inside, writer):
+            payload = edit.remove(payload, (*inside, key), writer)
     return payload
+
+
+def beside(payload: Payload, place: Place, source: Getter) -> dict[str, Any]:
+    """What a graph keeps beside the channels of a checkpoint: in its record, or in its state."""
+    if place.beside:
+        return place.beside
+    path = (*graphs.inside(place.namespace), BESIDE)
+    packed = read.payload_at(payload, path, source)
+    return {} if packed is None else graphs.unpacked(read.read(packed, source))
 
 
 def _remember(held: OrderedDict[str, Any], key: str, value: Any) -> None:

@@ -8,18 +8,27 @@ one for what a graph wrote, one in each namespace for what takeback restored.
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from blake3 import blake3
 
 from takeback.model import canonical
-from takeback.model.records import Checkpoint, signing_key
+from takeback.model.records import Checkpoint, instant, signing_key
 
 MARK = "langgraph"
-VALUES, GRAPH, SUBGRAPHS = "values", "versions", "within"
-"""The keys of a graph thread's state: what the channels hold, what the graph itself keeps beside (one encoded
-value, since nobody else makes sense of it), its subgraphs."""
+VALUES, BESIDE, SUBGRAPHS = "values", "versions", "within"
+"""The keys of a graph thread's state: what the channels hold; what the graph keeps beside, where that is too
+long for a record (one encoded value, since nobody else makes sense of it); its subgraphs."""
+
+
+# What comes with every checkpoint has a short name in the record.
+_NAMES = {
+    "v": "v", "channel_versions": "c", "versions_seen": "s", "updated_channels": "u", "tagged": "t",
+    "held": "h",
+}  # fmt: skip
+_WHOLE = {short: name for name, short in _NAMES.items()}
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -32,15 +41,24 @@ class Place(msgspec.Struct, frozen=True):
     ts: str = ""
     metadata: dict[str, Any] = {}
     over: str | None = None
+    beside: dict[str, Any] = {}  # the graph's own: versions of channels, who has seen which
 
-    def said(self) -> dict[str, Any]:
-        """As the record says it."""
-        said: dict[str, Any] = {"id": self.id, "ts": self.ts, "metadata": self.metadata}
-        if self.parent is not None:
-            said["parent"] = self.parent
-        if self.over is not None:
-            said["over"] = self.over
-        return said
+    def said(self) -> list[Any]:
+        """As the record says it: short, since a graph makes several a turn."""
+        return [
+            _short(self.id), _short(self.parent), _short_time(self.ts), self.metadata,
+            {_NAMES.get(name, "+" + name): value for name, value in self.beside.items()}, _short(self.over),
+        ]  # fmt: skip
+
+    def as_dict(self) -> dict[str, Any]:
+        """For people, and `--json`."""
+        said: dict[str, Any] = {
+            "id": self.id,
+            "parent": self.parent,
+            "ts": self.ts,
+            "metadata": self.metadata,
+        }
+        return said if self.over is None else said | {"over": self.over}
 
 
 class GraphWrite(msgspec.Struct, frozen=True):
@@ -78,23 +96,28 @@ def is_marked(checkpoint: Checkpoint) -> bool:
 def places(checkpoint: Checkpoint) -> list[Place]:
     """The graph's checkpoints that a row stands for. Metadata of another shape is somebody else's."""
     said = checkpoint.meta.get(MARK)
-    if not isinstance(said, dict):
-        return []
+    return _places(said) if isinstance(said, dict) else []
+
+
+def _places(said: dict[str, Any]) -> list[Place]:
     found = []
     for namespace, place in said.items():
-        if isinstance(place, dict) and isinstance(place.get("id"), str):
-            metadata = place.get("metadata")
+        if type(place) is list and len(place) == 6 and type(place[3]) is dict and type(place[4]) is dict:
+            id_, parent, ts, metadata, short, over = place
+            beside = {_WHOLE.get(name, name[1:]): value for name, value in short.items()}
             found.append(
                 Place(
-                    namespace,
-                    place["id"],
-                    place.get("parent"),
-                    str(place.get("ts") or ""),
-                    metadata if isinstance(metadata, dict) else {},
-                    place.get("over"),
+                    namespace, _long(id_) or "", _long(parent), _long_time(ts), metadata, _long(over), beside
                 )
             )
     return found
+
+
+def shown(meta: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint's metadata with what it says to a graph in words."""
+    if not isinstance(meta.get(MARK), dict):
+        return meta
+    return meta | {MARK: {place.namespace: place.as_dict() for place in _places(meta[MARK])}}
 
 
 def index_key(text: str) -> int:
@@ -112,8 +135,8 @@ def is_stable(namespace: str) -> bool:
     return ":" not in namespace
 
 
-def beside(packed: Any) -> dict[str, Any]:
-    """What a graph keeps beside its channels."""
+def unpacked(packed: Any) -> dict[str, Any]:
+    """What a graph keeps beside its channels, where a state holds it."""
     return canonical.decode(packed) if isinstance(packed, bytes) and packed else {}
 
 
@@ -149,3 +172,34 @@ def index_of(place: Place) -> Index:
         source if isinstance(source, str) else None,
         step if type(step) is int else None,
     )
+
+
+def _short(name: str | None) -> str | bytes | None:
+    """A UUID as its sixteen bytes; any other name as it is."""
+    if name is None or len(name) != 36:
+        return name
+    try:
+        short = bytes.fromhex(name.replace("-", ""))
+    except ValueError:
+        return name
+    return short if _long(short) == name else name
+
+
+def _long(name: Any) -> str | None:
+    if type(name) is not bytes:
+        return name if isinstance(name, str) else None
+    text = name.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def _short_time(text: str) -> str | int:
+    """A time of the usual form as microseconds."""
+    try:
+        micros = canonical.micros(datetime.fromisoformat(text))
+    except (ValueError, TypeError):
+        return text
+    return micros if _long_time(micros) == text else text
+
+
+def _long_time(said: Any) -> str:
+    return instant(said).isoformat(timespec="microseconds") if type(said) is int else str(said)

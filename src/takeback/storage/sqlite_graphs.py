@@ -42,9 +42,11 @@ def put_writes(
 ) -> None:
     for write in writes:
         kind, data = codec.pack(write.data)
-        values = (thread, write.key, write.task, write.number, write.channel, write.path)
-        statement = sql["put_write" if write.number < 0 else "keep_write"]
-        connection.execute(statement, (*values, kind, len(write.data), data, write.digest))
+        slot = (thread, codec.index_key(write.key), write.key, write.task, write.number)
+        if write.number < 0:
+            connection.execute(sql["drop_write"], slot)
+        row = (*slot, write.channel, write.path, kind, len(write.data), data, write.digest)
+        connection.execute(sql["keep_write"], row)
 
 
 def drop(connection: apsw.Connection, sql: dict[str, str], thread: int) -> None:
@@ -81,7 +83,7 @@ def find_writes(
     if keys is None:
         rows = connection.execute(sql["writes"], (thread,))
     else:
-        rows = connection.executemany(sql["writes_at"], [(thread, key) for key in keys])
+        rows = connection.executemany(sql["writes_at"], [(thread, codec.index_key(key), key) for key in keys])
     return [_write(row) for row in rows]
 
 

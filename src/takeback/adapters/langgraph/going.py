@@ -40,7 +40,7 @@ class Going:
     def rollback_to(
         self, *, thread_id: str, checkpoint_id: str, reason: str | None = None, actor: str | None = None
     ) -> dict[str, Any]:
-        """Go back to a checkpoint in every namespace that lasts: subgraphs forget as well. Nothing is deleted.
+        """Go back to a checkpoint in every lasting namespace: subgraphs forget as well. Nothing is deleted.
 
         Where effects would be undone, or stay standing, `PlanRequired` carries the plan.
         """

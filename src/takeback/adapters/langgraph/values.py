@@ -54,7 +54,7 @@ class _Ext:
 
 
 class Blocked(threading.local):
-    """The types that the serialiser did not make back in this thread of execution, since it last was asked."""
+    """The types that the serialiser refused to make in this thread of execution, since it last was asked."""
 
     def __init__(self) -> None:
         self.types: list[tuple[str, str]] = []

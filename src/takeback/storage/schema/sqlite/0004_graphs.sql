@@ -20,9 +20,11 @@ CREATE INDEX graph_places_subgraph ON graph_places (thread, namespace, version) 
 CREATE INDEX graph_places_run ON graph_places (tenant, run) WHERE run IS NOT NULL;
 
 -- What tasks wrote. `key` is of namespace and id of the checkpoint that they started from, which may come
--- later than they do.
+-- later than they do; `hash` is eight bytes of it.
 CREATE TABLE graph_writes (
+    id INTEGER PRIMARY KEY,
     thread INTEGER NOT NULL REFERENCES threads (id),
+    hash INTEGER NOT NULL,
     key BLOB NOT NULL,
     task TEXT NOT NULL,
     number INTEGER NOT NULL,
@@ -31,6 +33,6 @@ CREATE TABLE graph_writes (
     codec INTEGER NOT NULL,
     size INTEGER NOT NULL,
     data BLOB NOT NULL,
-    digest BLOB NOT NULL,
-    PRIMARY KEY (thread, key, task, number)
-) STRICT, WITHOUT ROWID;
+    digest BLOB NOT NULL
+) STRICT;
+CREATE INDEX graph_writes_hash ON graph_writes (thread, hash);

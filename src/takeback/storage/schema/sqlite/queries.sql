@@ -197,13 +197,14 @@ DELETE FROM graph_places WHERE thread = ?;
 
 -- name: keep_write
 -- What a task wrote, unless it is there.
-INSERT INTO graph_writes (thread, key, task, number, channel, path, codec, size, data, digest)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
+INSERT INTO graph_writes (thread, hash, key, task, number, channel, path, codec, size, data, digest)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 WHERE NOT EXISTS (
+    SELECT 1 FROM graph_writes WHERE thread = ?1 AND hash = ?2 AND key = ?3 AND task = ?4 AND number = ?5
+);
 
--- name: put_write
--- The same, in place of what is there.
-INSERT OR REPLACE INTO graph_writes (thread, key, task, number, channel, path, codec, size, data, digest)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+-- name: drop_write
+-- What a task wrote goes: the next takes its place.
+DELETE FROM graph_writes WHERE thread = ? AND hash = ? AND key = ? AND task = ? AND number = ?;
 
 -- name: drop_writes
 -- A deleted thread's.
@@ -212,7 +213,7 @@ DELETE FROM graph_writes WHERE thread = ?;
 -- name: writes_at
 -- What was written at one of a graph's checkpoints, in the order in which the graph applies it.
 SELECT key, task, number, channel, path, codec, size, data, digest FROM graph_writes
-WHERE thread = ? AND key = ? ORDER BY path, task, number;
+WHERE thread = ? AND hash = ? AND key = ? ORDER BY path, task, number;
 
 -- name: writes
 -- What was written in a thread.
