@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from takeback.asking import Approval
     from takeback.calling import connection, effect_key
     from takeback.engine.changes import MISSING, Change
+    from takeback.engine.copy_report import CopyReport
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
+    from takeback.engine.retention import Collected, Pruning, Weight
     from takeback.engine.seals import Seal, new_key
     from takeback.engine.telling import TakenBack
     from takeback.engine.verify import Problem, Report
@@ -60,9 +62,11 @@ _HOMES = {
     "takeback.asking": ("Approval",),
     "takeback.calling": ("connection", "effect_key"),
     "takeback.engine.changes": ("MISSING", "Change"),
+    "takeback.engine.copy_report": ("CopyReport",),
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
+    "takeback.engine.retention": ("Collected", "Pruning", "Weight"),
     "takeback.engine.seals": ("Seal", "new_key"),
     "takeback.engine.telling": ("TakenBack",),
     "takeback.engine.verify": ("Problem", "Report"),
@@ -120,7 +124,9 @@ __all__ = [
     "AuditEntry",
     "Change",
     "Checkpoint",
+    "Collected",
     "Conflict",
+    "CopyReport",
     "Diff",
     "Effect",
     "EffectStands",
@@ -136,6 +142,7 @@ __all__ = [
     "PlanRequired",
     "PlanStale",
     "Problem",
+    "Pruning",
     "Receipt",
     "Recovery",
     "Repo",
@@ -151,6 +158,7 @@ __all__ = [
     "Tool",
     "UnknownThread",
     "View",
+    "Weight",
     "__version__",
     "aopen",
     "connection",

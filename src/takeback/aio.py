@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 from takeback import repo
 from takeback.asking import Approval
@@ -133,6 +134,7 @@ class _Face:
 
 
 FACES: dict[type, type[_Face]] = {}
+_pools: WeakKeyDictionary[Repo, Pool] = WeakKeyDictionary()
 
 
 def kind(face: type[_Face], name: str) -> str | None:
@@ -269,6 +271,28 @@ class AsyncItems(_Face, Generic[T]):
 class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor")):
     """One store, as one tenant sees it: `async with await takeback.aopen(…) as tb`, or close it."""
 
+    @classmethod
+    def over(cls, tb: Any) -> Self:
+        """The async façade of a store that is open; all façades of one store share its threads."""
+        pool = _pools.get(tb)
+        if pool is None:
+            pool = _pools[tb] = Pool()
+        return cls(tb, None, pool)
+
+    @property
+    def sync(self) -> Any:
+        """The synchronous store."""
+        return self._inner
+
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(repo)` with the synchronous store, in one of its threads: many calls for one hop."""
+        return await run(self._queue, partial(work, self._inner))
+
+    def awaited(self, thread: Any) -> AsyncThread[Any]:
+        """The async façade of a thread's synchronous handle."""
+        face: AsyncThread[Any] = self._outer(thread)
+        return face
+
     async def close(self) -> None:
         """Let go of the store and of its threads; a second call does nothing."""
         await self._queue.pool.close(self._inner.close)
@@ -287,6 +311,16 @@ class AsyncThread(_Face, Generic[S], of=Thread, plain=("name", "info", "exists",
 
     def __init__(self, inner: Any, maker: _Face, queue: Pool | Line) -> None:
         super().__init__(inner, maker, Line(queue.pool))
+
+    @property
+    def sync(self) -> Any:
+        """The synchronous handle; not to be used while calls of this one are under way."""
+        return self._inner
+
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(thread)` with the synchronous handle, in its turn: many calls, and none of this handle's
+        between them."""
+        return await run(self._queue, partial(work, self._inner))
 
 
 class AsyncStep(_Face, Generic[S], of=Step, plain=("thread", "replayed", "attempt")):
@@ -362,7 +396,7 @@ class AsyncApproval(_Face, of=Approval, plain=("number", "shown", "facts", "stat
     """A request to a person, and its answer; `await approval.wait()` keeps no event loop waiting."""
 
 
-class AsyncPendingPlan(_Face, of=PendingPlan, plain=("state", "id"), look=str):
+class AsyncPendingPlan(_Face, of=PendingPlan, plain=("state", "id", "stuck"), look=str):
     """A plan that has begun and not ended."""
 
 

@@ -9,8 +9,10 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from takeback.engine import plans, telling
 from takeback.engine.changes import Change
+from takeback.engine.copy_report import CopyReport
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
+from takeback.engine.retention import Collected, Pruning, Weight
 from takeback.engine.rollback import Part
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
@@ -54,6 +56,16 @@ class AsyncItems(Generic[T]):
 
 class AsyncRepo:
     """One store, as one tenant sees it: `async with await takeback.aopen(…) as tb`, or close it."""
+    @classmethod
+    def over(cls, tb: Any) -> Self:
+        """The async façade of a store that is open; all façades of one store share its threads."""
+    @property
+    def sync(self) -> Any:
+        """The synchronous store."""
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(repo)` with the synchronous store, in one of its threads: many calls for one hop."""
+    def awaited(self, thread: Any) -> AsyncThread[Any]:
+        """The async façade of a thread's synchronous handle."""
     async def close(self) -> None:
         """Let go of the store and of its threads; a second call does nothing."""
     async def __aenter__(self) -> Self: ...
@@ -105,8 +117,17 @@ class AsyncRepo:
         """The thread that was written to last."""
     async def recover(self, *, settle: bool = True) -> AsyncRecovery:
         """What a crash left: settles what settles itself, and lists what is left for somebody to see to."""
-    async def work(self, *, stop: threading.Event | None = None, poll: float = 0.5) -> int:
-        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set."""
+    async def work(
+        self,
+        *,
+        stop: threading.Event | None = None,
+        poll: float = 0.5,
+        told: Callable[[str], None] | None = None,
+    ) -> int:
+        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set.
+
+        How many lines were done; `told` is called with each, in words.
+        """
     async def approvals(self) -> list[AsyncApproval]:
         """What waits for a person's decision, on all threads."""
     def audit(self) -> AsyncItems[AuditEntry]:
@@ -115,10 +136,31 @@ class AsyncRepo:
         self, name: str | None = None, *, seal: Seal | str | None = None, public_key: bytes | None = None
     ) -> AsyncItems[Report]:
         """Every thread's report, one after another, or one thread's; also where a head is damaged."""
+    async def du(self) -> list[Weight]:
+        """What each thread takes of the store, biggest first."""
+    async def gc(self, *, grace: int = 60, progress: Callable[[str, int], None] | None = None) -> Collected:
+        """Remove the objects that no thread needs any more. Safe beside writers, and to be interrupted.
+
+        What was written within `grace` minutes stays.
+        """
     async def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""
     async def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> AsyncThread[Any]:
         """Bring a thread in from a file, verified, under its own name or another."""
+    async def copy(
+        self,
+        to: AsyncRepo | str | os.PathLike[str],
+        *,
+        threads: Sequence[str] | None = None,
+        tenant: str | None = None,
+        progress: Callable[[str, int, int], object] | None = None,
+    ) -> CopyReport:
+        """Copy threads, or all, to another store (a handle or a url): history, labels, effects, audit log.
+
+        Each keeps its uid, ids, digests and signatures, and is verified there. Run again, it adds what has
+        come since, or goes on where it was broken off. `tenant` is whose they are there (default: the same).
+        What cannot be copied does not stop the rest: the `NotCopied` that is raised in the end names it.
+        """
     async def info(self) -> StoreInfo:
         """What the store is, where, and how much it holds."""
     async def damage(self) -> list[str]:
@@ -126,6 +168,13 @@ class AsyncRepo:
 
 class AsyncThread(Generic[S]):
     """One line of work of one agent. What its handle is asked is done in the order in which it is asked."""
+    @property
+    def sync(self) -> Any:
+        """The synchronous handle; not to be used while calls of this one are under way."""
+    async def call(self, work: Callable[[Any], T]) -> T:
+        """`work(thread)` with the synchronous handle, in its turn: many calls, and none of this handle's
+        between them.
+        """
     async def commit(
         self,
         state: S | Any,
@@ -245,6 +294,14 @@ class AsyncThread(Generic[S]):
         """Recompute all that the history rests on; against a seal, also what was cut off or rewritten."""
     async def seal(self, *, private_key: bytes | None = None) -> Seal:
         """The head as a seal, to be kept where who can write the store cannot; signed with an Ed25519 key."""
+    async def prune(self, budget: int, *, keep: int = 20, reason: str | None = None) -> Pruning:
+        """Give up the files of the oldest versions, so that those of the others take at most `budget` bytes.
+
+        The newest `keep` versions, and what a label names, stay. This cannot be undone: the versions remain,
+        with their state, and say that their files are gone. `Repo.gc` then gives the space back.
+        """
+    async def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
+        """Whose files `prune` would give up; reads only."""
     async def delete(self, *, reason: str | None = None) -> None:
         """Remove the thread for good. Its name is free again; late writers to it are refused."""
     async def plan_rollback(
@@ -321,6 +378,8 @@ class AsyncThread(Generic[S]):
         """The effect that people call by this number."""
     async def effect_record(self, number: int) -> dict[str, Any]:
         """All that is recorded of an effect, with its arguments and result: for `--json`."""
+    async def effect_notes(self) -> dict[int, list[str]]:
+        """What each version did to the world, in words: the calls of its step, and what a plan took back."""
     async def undo_effect(self, number: int) -> Effect:
         """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
     async def approvals(self, state: str | None = "requested") -> list[AsyncApproval]:
@@ -341,7 +400,7 @@ class AsyncThread(Generic[S]):
     async def resume(
         self, answer: Any, *, number: int | None = None, actor: str | None = None
     ) -> ApprovalCell:
-        """Answer the question that waits: the oldest, or the one of this number."""
+        """Answer the question that waits: the oldest, or the one of this number. Not as the one who asked."""
     @property
     def name(self) -> str:
         """What the thread is called."""
@@ -558,6 +617,9 @@ class AsyncPendingPlan:
     @property
     def id(self) -> str:
         """What it is called."""
+    @property
+    def stuck(self) -> list[int]:
+        """The numbers of the effects that it is paused at."""
     async def resume(self) -> AsyncPendingPlan:
         """Go on with it, as far as the tools of this process reach."""
     async def retry(self, number: int) -> AsyncPendingPlan:
@@ -579,9 +641,12 @@ class AsyncRecovery:
     plans: list[AsyncPendingPlan]
     approvals: list[AsyncApproval]
     settled: list[str]
+    names: dict[bytes, str]
     @property
     def clean(self) -> bool:
         """Whether nothing is left."""
+    async def thread_of(self, effect: Effect) -> str:
+        """The name of the thread that began it."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
 

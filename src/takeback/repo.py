@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from takeback.engine import commit as commits
-from takeback.engine import threads, transfer
+from takeback.engine import retention, threads, transfer
 from takeback.engine.commit import Identity, Said, metadata
 from takeback.engine.context import Context
+from takeback.engine.retention import Collected, Weight
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report
 from takeback.errors import BadRequest, ThreadExists, UnknownThread
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from takeback.asking import Approval
+    from takeback.engine.copy_report import CopyReport
     from takeback.recovery import Recovery
     from takeback.storage.base import Storage
 
@@ -195,11 +197,22 @@ class Repo:
 
         return recover(self._ctx, settle=settle)
 
-    def work(self, *, stop: threading.Event | None = None, poll: float = 0.5) -> int:
-        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set."""
+    def work(
+        self,
+        *,
+        stop: threading.Event | None = None,
+        poll: float = 0.5,
+        told: Callable[[str], None] | None = None,
+    ) -> int:
+        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set.
+
+        How many lines were done; `told` is called with each, in words.
+        """
         from takeback.worker import round_of_work, work
 
-        return round_of_work(self._ctx) if stop is None else work(self._ctx, stop=stop, poll=poll)
+        if stop is None:
+            return round_of_work(self._ctx, told=told)
+        return work(self._ctx, stop=stop, poll=poll, told=told)
 
     def approvals(self) -> list[Approval]:
         """What waits for a person's decision, on all threads."""
@@ -224,6 +237,17 @@ class Repo:
         """A handle that has not read its head."""
         return Thread(self._ctx, Identity(name), None)
 
+    def du(self) -> list[Weight]:
+        """What each thread takes of the store, biggest first."""
+        return retention.weigh(self._ctx, self.threads())
+
+    def gc(self, *, grace: int = 60, progress: Callable[[str, int], None] | None = None) -> Collected:
+        """Remove the objects that no thread needs any more. Safe beside writers, and to be interrupted.
+
+        What was written within `grace` minutes stays.
+        """
+        return retention.collect(self._ctx, grace=grace, progress=progress)
+
     def export(self, name: str, path: str | os.PathLike[str]) -> int:
         """Write a thread to one portable file; how many checkpoints it holds."""
         return transfer.export(self._ctx, self.thread(name).info, os.fspath(path))
@@ -232,6 +256,30 @@ class Repo:
         """Bring a thread in from a file, verified, under its own name or another."""
         info = transfer.bring_in(self._ctx, os.fspath(path), None if name is None else refs.check_name(name))
         return self.thread(info.name)
+
+    def copy(
+        self,
+        to: Repo | str | os.PathLike[str],
+        *,
+        threads: Sequence[str] | None = None,
+        tenant: str | None = None,
+        progress: Callable[[str, int, int], object] | None = None,
+    ) -> CopyReport:
+        """Copy threads, or all, to another store (a handle or a url): history, labels, effects, audit log.
+
+        Each keeps its uid, ids, digests and signatures, and is verified there. Run again, it adds what has
+        come since, or goes on where it was broken off. `tenant` is whose they are there (default: the same).
+        What cannot be copied does not stop the rest: the `NotCopied` that is raised in the end names it.
+        """
+        from takeback.engine import copying
+
+        if not isinstance(to, Repo):
+            whose = self.tenant if tenant is None else tenant
+            with open(to, whose, self.actor, key=self._ctx.key) as opened:
+                return self.copy(opened, threads=threads, progress=progress)
+        if tenant not in (None, to.tenant):
+            raise BadRequest(f"the destination is a handle of tenant {to.tenant!r}, not {tenant!r}")
+        return copying.copied(self._ctx, to._ctx, threads, progress)
 
     def info(self) -> StoreInfo:
         """What the store is, where, and how much it holds."""

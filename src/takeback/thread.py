@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from takeback.acting import Acting
 from takeback.engine import commit as commits
 from takeback.engine import fork as forks
-from takeback.engine import history, seals, standing, steps, threads
+from takeback.engine import history, retention, seals, standing, steps, threads
 from takeback.engine.commit import Draft, Identity, Said, metadata
 from takeback.engine.context import Tip, needed
 from takeback.engine.patch import edits, json_patch, merge_patch
+from takeback.engine.retention import Pruning
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
 from takeback.errors import BadRequest, Conflict, ThreadExists, UnknownThread
@@ -241,6 +242,21 @@ class Thread(GoingBack[S], Acting[S]):
         seal = seals.make(self._ctx, tip, private_key)
         threads.record(self._ctx, tip, "sealed", version=seal.version, signed=seal.signature is not None)
         return seal
+
+    def prune(self, budget: int, *, keep: int = 20, reason: str | None = None) -> Pruning:
+        """Give up the files of the oldest versions, so that those of the others take at most `budget` bytes.
+
+        The newest `keep` versions, and what a label names, stay. This cannot be undone: the versions remain,
+        with their state, and say that their files are gone. `Repo.gc` then gives the space back.
+        """
+        plan = self.plan_prune(budget, keep=keep)
+        retention.prune(self._ctx, self.info, plan, reason)
+        return plan
+
+    def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
+        """Whose files `prune` would give up; reads only."""
+        tip = self.refresh()._need()
+        return retention.plan_pruning(self._ctx, tip, self.labels.values(), budget, keep)
 
     def delete(self, *, reason: str | None = None) -> None:
         """Remove the thread for good. Its name is free again; late writers to it are refused."""

@@ -32,6 +32,7 @@ from takeback.errors import (
 from takeback.storage import connect, sqlite_file
 from takeback.storage.base import Batch, NewCheckpoint, ThreadQuery
 from takeback.storage.memory import MemoryStorage
+from takeback.storage.migrate import migrations
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Child, Running, in_child
 from takeback.testing.rows import following, new_thread
@@ -80,7 +81,7 @@ def test_a_new_file_is_marked_and_in_wal_mode(store_path: Path) -> None:
     made(store_path)
     pragmas = ("application_id", "user_version", "journal_mode", "auto_vacuum")
     assert [row[0] for row in sql(store_path, *(f"PRAGMA {name}" for name in pragmas))] == [
-        sqlite_file.APPLICATION_ID, 1, "wal", 2,
+        sqlite_file.APPLICATION_ID, migrations("sqlite")[-1][0], "wal", 2,
     ]  # fmt: skip
     assert beside(store_path) == ["store.db"]
 
@@ -262,7 +263,7 @@ def test_a_newer_store(store_path: Path, monkeypatch: pytest.MonkeyPatch, read_o
     sql(store_path, "PRAGMA user_version = 99")
     before = store_path.read_bytes()
     monkeypatch.setattr(sqlite_file, "_writable", lambda path: not read_only)
-    with pytest.raises(NewerStore, match=r"schema 99.*up to 1"):
+    with pytest.raises(NewerStore, match=rf"schema 99.*up to {migrations('sqlite')[-1][0]}"):
         SqliteStorage(os.fspath(store_path))
     assert store_path.read_bytes() == before
 

@@ -21,13 +21,20 @@ from takeback.storage import sqlite, sqlite_file
 from takeback.storage.base import (
     Batch,
     DropLabel,
+    Epochs,
+    Forget,
     HeadMoved,
     Lock,
     NameTaken,
     NewCheckpoint,
+    NewEpoch,
     NewThread,
+    Objects,
+    Prune,
+    Pruned,
     PutLabel,
     Row,
+    Sizes,
     Still,
     ThreadGone,
     ThreadQuery,
@@ -629,6 +636,9 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
     store.objects(A, list(blobs(b"x")))
     store.tenants()
     store.info()
+    ok(store, NewEpoch(), Forget([*blobs(b"x")], 1), Prune(row.uid, 0, 0, 1))
+    for query in (Epochs(), Objects(), Sizes([*blobs(b"x")]), Pruned(row.uid)):
+        store.find(A, query)
     ok(store, Lock(row.uid, None, was=b"plan"), Tombstone(row.uid, 1))
     store.close()
     assert queries("sqlite").keys() == used

@@ -1,1 +1,1 @@
-"""Other frameworks on takeback: each speaks its framework's own protocol, and needs the extra of its name."""
+"""Adapters: takeback as the persistence of agent frameworks. Each module needs the extra of its framework."""

@@ -69,6 +69,10 @@ class Context:
     def peek(self, digest: bytes) -> bytes | None:
         return self.cache.get(digest)
 
+    def forget_objects(self) -> None:
+        """After a collection: what is cached may be gone from the store."""
+        self.cache.clear()
+
     def remember(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint at hand, unless its metadata is a dict that a caller may have changed."""
         if len(self._checkpoints) >= _REMEMBERED:

@@ -7,6 +7,7 @@ refused batch stays.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -47,7 +48,8 @@ class NewCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """The checkpoints after the first, of a thread that the same batch brings in: an import."""
+    """Checkpoints that join their thread one after the other: an import, a copy. Guard: as for each of them,
+    and nothing locks the thread."""
 
     checkpoints: list[Checkpoint]
 
@@ -142,9 +144,31 @@ class Hide(msgspec.Struct, frozen=True):
     places: list[tuple[int, str]]
 
 
+class NewEpoch(msgspec.Struct, frozen=True):
+    """A collection begins. An epoch is a minute: that in which an object was brought last, by the writer's
+    clock. From now on it is a later one than any before, whatever a clock says."""
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Objects go, but those that were brought in this epoch or later; their space goes back to the system
+    where the engine can do that a piece at a time."""
+
+    digests: list[bytes]
+    epoch: int
+
+
+class Prune(msgspec.Struct, frozen=True):
+    """The files of the versions low to high are given up for good. Guard: the thread lives."""
+
+    uid: ThreadUid
+    low: int
+    high: int
+    time_us: int
+
+
 Row: TypeAlias = (
     "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Still | Ledger | Within"
-    " | Audit | PutWrites | Hide"
+    " | Audit | NewEpoch | Forget | Prune | PutWrites | Hide"
 )
 
 
@@ -262,6 +286,45 @@ class Writes(msgspec.Struct, Query[GraphWrite], frozen=True):
 
     uid: bytes
     keys: list[bytes] | None = None
+
+
+class Epochs(msgspec.Struct, Query[int], frozen=True):
+    """The epoch in which the last collection began, alone; 0 before the first."""
+
+
+def epoch_after(last: int) -> int:
+    """The epoch of what is written now."""
+    return max(last, int(time.time() // 60))
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """An object as it is kept: its own size, and what it takes; `key` is where the listing goes on."""
+
+    key: int
+    digest: bytes
+    epoch: int
+    size: int
+    kept: int
+
+
+class Objects(msgspec.Struct, Query[Stored], frozen=True):
+    """The tenant's objects, a page at a time, from `after` (the last one's `key`) on. One that is brought
+    while the pages are read may be missed; one that was there before the first is not."""
+
+    after: int = 0
+    limit: int = 1000
+
+
+class Sizes(msgspec.Struct, Query[Stored], frozen=True):
+    """What these objects take, in no order; what is absent is left out."""
+
+    digests: list[bytes]
+
+
+class Pruned(msgspec.Struct, Query[tuple[int, int, int]], frozen=True):
+    """Runs of versions whose files were given up, each with when: (low, high, time_us), by version."""
+
+    uid: bytes
 
 
 def has_meta(info: ThreadInfo, query: ThreadQuery) -> bool:

@@ -17,11 +17,11 @@ from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.storage.base import (
     Audit,
     Batch,
-    Buried,
     Cell,
     DropLabel,
+    Epochs,
+    Forget,
     HeadMoved,
-    Hide,
     History,
     Labels,
     Ledger,
@@ -29,24 +29,28 @@ from takeback.storage.base import (
     Lock,
     NameTaken,
     NewCheckpoint,
+    NewEpoch,
     NewThread,
-    Places,
+    Objects,
+    Prune,
+    Pruned,
     PutLabel,
-    PutWrites,
     Query,
     Refusal,
+    Sizes,
     Still,
+    Stored,
     StoreInfo,
     ThreadGone,
     ThreadLocked,
     ThreadQuery,
     Tombstone,
     Within,
-    Writes,
+    epoch_after,
     finder,
     has_meta,
 )
-from takeback.storage.memory_graphs import Graphs
+from takeback.storage.memory_graphs import GRAPH_FINDERS, GRAPH_WRITERS, Graphs
 
 T = TypeVar("T")
 _Record = TypeVar("_Record", Checkpoint, ThreadInfo)
@@ -64,6 +68,10 @@ class _Tenant:
         self.audit: list[AuditEntry] = []
         self.cells: dict[bytes, dict[tuple[bytes, str], Cell]] = {}
         self.graphs = Graphs()
+
+        self.epoch = 0
+        self.epochs: dict[bytes, int] = {}
+        self.pruned: dict[bytes, list[tuple[int, int, int]]] = {}
         self.undo: list[Callable[[], object]] = []
 
 
@@ -100,6 +108,7 @@ class MemoryStorage:
             if digest not in tenant.objects:
                 tenant.objects[digest] = payload
                 tenant.undo.append(partial(tenant.objects.pop, digest))
+            tenant.epochs[digest] = epoch_after(tenant.epoch)  # after a refusal it stays a little longer
         for row in batch.rows:
             refusal = _WRITERS[type(row)](self, tenant, row)
             if refusal is not None:
@@ -239,16 +248,23 @@ class MemoryStorage:
         tenant.undo.append(tenant.audit.pop)
         return None
 
-    def _put_writes(self, tenant: _Tenant, row: PutWrites) -> Refusal | None:
-        gone = self._gone(tenant, row.uid)
-        if gone is None:
-            tenant.undo += tenant.graphs.put_writes(row.uid, row.writes)
-        return gone
+    def _new_epoch(self, tenant: _Tenant, row: NewEpoch) -> Refusal | None:  # noqa: ARG002 (it says nothing)
+        tenant.epoch = epoch_after(tenant.epoch) + 1
+        return None
 
-    def _hide(self, tenant: _Tenant, row: Hide) -> Refusal | None:
+    def _forget(self, tenant: _Tenant, row: Forget) -> Refusal | None:
+        for digest in row.digests:
+            if digest in tenant.objects and tenant.epochs[digest] < row.epoch:
+                payload = tenant.objects.pop(digest)
+                tenant.undo.append(partial(tenant.objects.update, {digest: payload}))
+        return None
+
+    def _prune(self, tenant: _Tenant, row: Prune) -> Refusal | None:
         gone = self._gone(tenant, row.uid)
         if gone is None:
-            tenant.undo += tenant.graphs.hide(row.uid, row.places)
+            before = tenant.pruned.get(row.uid, [])
+            tenant.pruned[row.uid] = sorted([*before, (row.low, row.high, row.time_us)])
+            tenant.undo.append(partial(tenant.pruned.update, {row.uid: before}))
         return gone
 
     # --- reading
@@ -372,8 +388,10 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     Ledger: MemoryStorage._ledger,
     Within: MemoryStorage._within,
     Audit: MemoryStorage._audit,
-    PutWrites: MemoryStorage._put_writes,
-    Hide: MemoryStorage._hide,
+    NewEpoch: MemoryStorage._new_epoch,
+    Forget: MemoryStorage._forget,
+    Prune: MemoryStorage._prune,
+    **GRAPH_WRITERS,
 }
 
 
@@ -402,16 +420,34 @@ def _labels(tenant: _Tenant, query: Labels) -> list[tuple[str, int]]:
     return sorted(tenant.labels.get(query.uid, {}).items())
 
 
+def _epochs(tenant: _Tenant, query: Epochs) -> list[int]:  # noqa: ARG001 (it says nothing)
+    return [tenant.epoch]
+
+
+def _stored(tenant: _Tenant, key: int, digest: bytes) -> Stored:
+    size = len(tenant.objects[digest])
+    return Stored(key, digest, tenant.epochs[digest], size, size)
+
+
+def _objects(tenant: _Tenant, query: Objects) -> list[Stored]:
+    """In the order of their digests: numbers by place would move when one goes."""
+    keys = sorted((1 + int.from_bytes(digest[:7], "big"), digest) for digest in tenant.objects)
+    return [_stored(tenant, *found) for found in keys if found[0] > query.after][: query.limit]
+
+
+def _sizes(tenant: _Tenant, query: Sizes) -> list[Stored]:
+    return [_stored(tenant, 0, digest) for digest in query.digests if digest in tenant.objects]
+
+
+def _pruned(tenant: _Tenant, query: Pruned) -> list[tuple[int, int, int]]:
+    return list(tenant.pruned.get(query.uid, []))
+
+
 _FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
     Labels: _labels,
-    Places: lambda tenant, query: [
-        msgspec.structs.replace(found, checkpoint=_own(found.checkpoint))
-        for found in tenant.graphs.find(query)
-    ],
-    Writes: lambda tenant, query: tenant.graphs.find_writes(query),
-    Buried: lambda tenant, query: [
-        _own(info)
-        for info in tenant.threads.values()
-        if info.name == query.name and info.deleted_us is not None
-    ],
+    **GRAPH_FINDERS,
+    Epochs: _epochs,
+    Objects: _objects,
+    Sizes: _sizes,
+    Pruned: _pruned,
 }

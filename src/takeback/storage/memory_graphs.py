@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from takeback.model import graphs
+from takeback.model import canonical, graphs
 from takeback.model.graphs import GraphWrite
-from takeback.model.records import Checkpoint
-from takeback.storage.base import Found, Places, Writes
+from takeback.model.records import Checkpoint, ThreadInfo
+from takeback.storage.base import Buried, Found, Hide, Places, PutWrites, Refusal, Writes
+
+if TYPE_CHECKING:
+    from takeback.storage.memory import MemoryStorage, _Tenant
 
 Undo = list[Callable[[], object]]
 _Slot = tuple[bytes, str, int]
@@ -100,3 +104,50 @@ class Graphs:
 
 def _number(found: Found, query: Places) -> int:
     return found.seq if query.uid is None else found.checkpoint.version
+
+
+def _put_writes(store: MemoryStorage, tenant: _Tenant, row: PutWrites) -> Refusal | None:
+    gone = store._gone(tenant, row.uid)
+    if gone is None:
+        tenant.undo += tenant.graphs.put_writes(row.uid, row.writes)
+    return gone
+
+
+def _hide(store: MemoryStorage, tenant: _Tenant, row: Hide) -> Refusal | None:
+    gone = store._gone(tenant, row.uid)
+    if gone is None:
+        tenant.undo += tenant.graphs.hide(row.uid, row.places)
+    return gone
+
+
+def _places(tenant: _Tenant, query: Places) -> list[Found]:
+    return [
+        msgspec.structs.replace(found, checkpoint=_own(found.checkpoint))
+        for found in tenant.graphs.find(query)
+    ]
+
+
+def _own(checkpoint: Checkpoint) -> Checkpoint:
+    """With metadata of its own: what a caller changes in what it got must not show in the store."""
+    return msgspec.structs.replace(checkpoint, meta=canonical.decode(canonical.pack(checkpoint.meta)))
+
+
+def _writes(tenant: _Tenant, query: Writes) -> list[GraphWrite]:
+    return tenant.graphs.find_writes(query)
+
+
+def _buried(tenant: _Tenant, query: Buried) -> list[ThreadInfo]:
+    return [
+        info for info in tenant.threads.values() if info.name == query.name and info.deleted_us is not None
+    ]
+
+
+GRAPH_WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = {
+    PutWrites: _put_writes,
+    Hide: _hide,
+}
+GRAPH_FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
+    Places: _places,
+    Writes: _writes,
+    Buried: _buried,
+}

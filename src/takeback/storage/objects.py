@@ -100,6 +100,11 @@ class ObjectCache:
                 self._items.move_to_end(digest)
             return payload
 
+    def clear(self) -> None:
+        with self._lock:
+            self._items.clear()
+            self._held = 0
+
     def put(self, items: Iterable[tuple[bytes, bytes]]) -> None:
         with self._lock:
             for digest, payload in items:

@@ -15,20 +15,15 @@ from takeback.errors import (
     StoreError,
 )
 from takeback.model import canonical, records
-from takeback.model.graphs import GraphWrite
 from takeback.model.ids import shown, thread_uid
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.storage import objects as codec
-from takeback.storage import sqlite_graphs as graphs
 from takeback.storage.base import (
     Audit,
     Batch,
-    Buried,
     Cell,
     DropLabel,
-    Found,
     HeadMoved,
-    Hide,
     History,
     Labels,
     Ledger,
@@ -36,9 +31,7 @@ from takeback.storage.base import (
     NameTaken,
     NewCheckpoint,
     NewThread,
-    Places,
     PutLabel,
-    PutWrites,
     Query,
     Refusal,
     Still,
@@ -48,24 +41,25 @@ from takeback.storage.base import (
     ThreadQuery,
     Tombstone,
     Within,
-    Writes,
     finder,
     has_meta,
 )
 from takeback.storage.group import Group, Member
 from takeback.storage.migrate import queries, schema_version
-from takeback.storage.sqlite_connections import Connections
-from takeback.storage.sqlite_file import SqliteFile, translated
-from takeback.storage.sqlite_group import Packed, Transactions
-from takeback.storage.sqlite_ledger import cell, still, write_ledger
-from takeback.storage.sqlite_rows import (
+from takeback.storage.rows import (
     audit_entry,
     checkpoint_values,
     read_checkpoint,
     thread_info,
     thread_values,
 )
+from takeback.storage.sqlite_connections import Connections
+from takeback.storage.sqlite_file import SqliteFile, translated
+from takeback.storage.sqlite_graphs import GRAPH_FINDERS, GRAPH_WRITERS, drop_graph, write_places
+from takeback.storage.sqlite_group import Packed, Transactions
+from takeback.storage.sqlite_ledger import cell, still, write_ledger
 from takeback.storage.sqlite_settle import settle
+from takeback.storage.sqlite_space import SPACE_FINDERS, SPACE_WRITERS, present_epoch
 
 T = TypeVar("T")
 _ALL = -1  # SQLite's LIMIT for no limit
@@ -87,6 +81,7 @@ class SqliteStorage:
         self._tenants: dict[str, int] = {}
         self._threads: dict[tuple[int, bytes], tuple[int, str]] = {}
         self._met: dict[tuple[int, bytes], tuple[int, str]] = {}  # by the transaction that is open
+        self._epoch = 0  # as the transaction that is open has read it
         self._group = Group(
             Transactions(
                 self._connections, self._file, write=self._write, met=self._met, committed=self._committed,
@@ -108,6 +103,7 @@ class SqliteStorage:
     def _write(self, connection: apsw.Connection, batch: Batch, packed: Packed) -> Refusal | None:
         """Objects before references, references before the head."""
         tenant = self._tenant(connection, batch.tenant, make=True)
+        self._epoch = present_epoch(connection, self._sql) if batch.objects else 0
         for digest, payload in batch.objects.items():
             self._at("object")
             self._write_object(connection, tenant, digest, payload, packed)
@@ -142,7 +138,7 @@ class SqliteStorage:
             return NameTaken(row.name)
         made = connection.last_insert_rowid()
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(made, row.first))
-        graphs.write_places(connection, self._sql, tenant, made, row.first)
+        write_places(connection, self._sql, tenant, made, row.first)
         self._met[tenant, row.uid] = (made, row.name)
         return None
 
@@ -158,7 +154,7 @@ class SqliteStorage:
             return self._refused(connection, thread, row)
         self._at("head")
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(thread, checkpoint))
-        graphs.write_places(connection, self._sql, tenant, thread, checkpoint)
+        write_places(connection, self._sql, tenant, thread, checkpoint)
         return None
 
     def _refused(self, connection: apsw.Connection, thread: int, row: NewCheckpoint) -> Refusal | None:
@@ -207,7 +203,7 @@ class SqliteStorage:
             return ThreadLocked(self._one(connection, self._sql["head"], (thread,))[3])
         connection.execute(self._sql["drop_checkpoints"], (thread,))
         connection.execute(self._sql["drop_labels"], (thread,))
-        graphs.drop(connection, self._sql, thread)
+        drop_graph(connection, self._sql, thread)
         return None
 
     def _lock(self, connection: apsw.Connection, tenant: int, row: Lock) -> Refusal | None:
@@ -237,20 +233,6 @@ class SqliteStorage:
         e = row.entry
         values = (tenant, e.uid, e.thread, e.time_us, e.action, e.actor, canonical.encode(e.detail))
         connection.execute(self._sql["new_audit"], values)
-        return None
-
-    def _put_writes(self, connection: apsw.Connection, tenant: int, row: PutWrites) -> Refusal | None:
-        thread = self._living(connection, tenant, row.uid)
-        if isinstance(thread, ThreadGone):
-            return thread
-        graphs.put_writes(connection, self._sql, thread, row.writes)
-        return None
-
-    def _hide(self, connection: apsw.Connection, tenant: int, row: Hide) -> Refusal | None:
-        thread = self._living(connection, tenant, row.uid)
-        if isinstance(thread, ThreadGone):
-            return thread
-        graphs.hide(connection, self._sql, thread, row.places)
         return None
 
     def _packed(self, batch: Batch) -> Packed:
@@ -359,21 +341,6 @@ class SqliteStorage:
             return []
         return [(str(name), int(at)) for name, at in connection.execute(self._sql["labels"], thread[:1])]
 
-    def _places(self, connection: apsw.Connection, tenant: str, query: Places) -> list[Found]:
-        thread = None if query.uid is None else self._known(connection, tenant, query.uid)
-        if query.uid is not None and thread is None:
-            return []
-        known = None if thread is None else thread[0]
-        return graphs.find_places(connection, self._sql, self._tenant(connection, tenant), known, query)
-
-    def _buried(self, connection: apsw.Connection, tenant: str, query: Buried) -> list[ThreadInfo]:
-        values = (self._tenant(connection, tenant), query.name)
-        return [thread_info(row) for row in connection.execute(self._sql["buried"], values)]
-
-    def _writes(self, connection: apsw.Connection, tenant: str, query: Writes) -> list[GraphWrite]:
-        thread = self._known(connection, tenant, query.uid)
-        return [] if thread is None else graphs.find_writes(connection, self._sql, thread[0], query.keys)
-
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
     ) -> list[AuditEntry]:
@@ -428,10 +395,6 @@ class SqliteStorage:
             self.point(label)
 
     # --- surrogates
-
-    @property
-    def _epoch(self) -> int:
-        return 0  # moves with each collection
 
     def _tenant(self, connection: apsw.Connection, name: str, *, make: bool = False) -> int:
         known = self._tenants.get(name)
@@ -506,12 +469,11 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Ledger: SqliteStorage._ledger,
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
-    PutWrites: SqliteStorage._put_writes,
-    Hide: SqliteStorage._hide,
+    **SPACE_WRITERS,
+    **GRAPH_WRITERS,
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
-    Places: SqliteStorage._places,
-    Buried: SqliteStorage._buried,
-    Writes: SqliteStorage._writes,
+    **SPACE_FINDERS,
+    **GRAPH_FINDERS,
 }

@@ -20,10 +20,11 @@ from takeback.testing.handles import A, labels, ok
 from takeback.testing.ledgers import Ledgers
 from takeback.testing.reading import Reading
 from takeback.testing.rows import audit, blobs, new_thread
+from takeback.testing.space import Space
 from takeback.testing.writing import Writing
 
 
-class StorageContract(Writing, Reading, Ledgers):
+class StorageContract(Writing, Reading, Ledgers, Space):
     """All promises together. See `Handles` for the two methods that a backend gives."""
 
     # --- the store itself

@@ -160,6 +160,36 @@ WHERE tenant = ? AND family = ? AND seq > ? ORDER BY seq, key;
 SELECT kind, key, thread, body, live, seq, family FROM cells INDEXED BY cells_live
 WHERE tenant = ?1 AND (?2 IS NULL OR family = ?2) AND seq > ?3 AND live ORDER BY seq, key;
 
+-- name: epoch
+-- When the last collection began; nothing is there before the first.
+SELECT value FROM store WHERE key = 'epoch';
+
+-- name: new_epoch
+-- A collection begins.
+INSERT INTO store (key, value) VALUES ('epoch', ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: objects_page
+-- A tenant's objects in the order in which they were written.
+SELECT id, digest, epoch, size, length(data) FROM objects WHERE id > ? AND scope = ? ORDER BY id LIMIT ?;
+
+-- name: object_size
+-- What one object takes.
+SELECT 0, digest, epoch, size, length(data) FROM objects WHERE hash = ? AND scope = ? AND digest = ?;
+
+-- name: forget_object
+-- An object goes, unless it got a new reference since the collection began.
+DELETE FROM objects WHERE hash = ? AND scope = ? AND digest = ? AND epoch < ?;
+
+-- name: prune
+-- The files of a run of versions are given up.
+INSERT INTO pruned (thread, low, high, time) VALUES (?, ?, ?, ?)
+ON CONFLICT (thread, low, high) DO NOTHING;
+
+-- name: pruned
+-- The runs of a thread's versions whose files were given up.
+SELECT low, high, time FROM pruned WHERE thread = ? ORDER BY low, high;
+
 -- name: new_audit
 -- An entry of the audit log.
 INSERT INTO audit (tenant, uid, thread, time, action, actor, detail) VALUES (?, ?, ?, ?, ?, ?, ?);

@@ -1,4 +1,4 @@
-"""Rows of SQLite's tables as records, and back."""
+"""Rows of a database's tables as records, and back; what both databases share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def thread_values(tenant: int, row: NewThread) -> tuple[Any, ...]:
 
 
 def checkpoint_values(thread: int, c: Checkpoint) -> tuple[Any, ...]:
-    return (thread, *_columns(c), c.digest, c.mac, c.record)
+    return (thread, *repeated(c), c.digest, c.mac, c.record)
 
 
 def thread_info(row: Any) -> ThreadInfo:
@@ -42,7 +42,7 @@ def read_checkpoint(thread: str, uid: bytes, row: Any) -> Checkpoint:
         c = read_record(thread, record, digest, mac)
     except CorruptObject as error:
         raise CorruptObject(error.what, thread=thread, checkpoint=columns[0]) from None
-    if (c.uid, *_columns(c)) != (uid, *columns):
+    if (c.uid, *repeated(c)) != (uid, *columns):
         raise CorruptObject("the row says other than its record", thread=thread, checkpoint=columns[0])
     return c
 
@@ -54,7 +54,7 @@ def audit_entry(row: Any) -> AuditEntry:
     )  # fmt: skip
 
 
-def _columns(c: Checkpoint) -> tuple[Any, ...]:
+def repeated(c: Checkpoint) -> tuple[Any, ...]:
     """What the table repeats of a record, for queries."""
     origin, merged = c.origin, c.merged
     return (
