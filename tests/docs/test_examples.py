@@ -10,7 +10,14 @@ import runpy
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "docs/quickstart.md", "docs/effects.md", "docs/frameworks.md", "docs/api.md"]
+PAGES = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/effects.md",
+    "docs/frameworks.md",
+    "docs/langgraph.md",
+    "docs/api.md",
+]
 
 
 def _blocks(page: str) -> list[str]:

@@ -32,7 +32,8 @@ class Graphs:
 
     def add(self, checkpoint: Checkpoint) -> Undo:
         undo: Undo = []
-        for place in graphs.places(checkpoint):
+        # Read from the end: newest first, and by name within a version.
+        for place in sorted(graphs.places(checkpoint), key=lambda place: place.namespace, reverse=True):
             self._seq += 1
             held = self._places.setdefault(checkpoint.uid, {})
             key, index = (checkpoint.version, place.namespace), graphs.index_of(place)

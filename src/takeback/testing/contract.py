@@ -16,6 +16,7 @@ import pytest
 
 from takeback.errors import StoreClosed
 from takeback.storage.base import Batch, Storage, ThreadQuery
+from takeback.testing.graphs import Graphs
 from takeback.testing.handles import A, labels, ok
 from takeback.testing.ledgers import Ledgers
 from takeback.testing.reading import Reading
@@ -24,7 +25,7 @@ from takeback.testing.space import Space
 from takeback.testing.writing import Writing
 
 
-class StorageContract(Writing, Reading, Ledgers, Space):
+class StorageContract(Writing, Reading, Ledgers, Space, Graphs):
     """All promises together. See `Handles` for the two methods that a backend gives."""
 
     # --- the store itself
