@@ -86,6 +86,7 @@ class Draft(msgspec.Struct, frozen=True):
     files: list[FileRoot] | None = None  # None: those of the head
     namespace: str = ""
     graph: dict[str, Any] | None = None  # what it says to a graph; None: what the head's thread makes of it
+    contents: dict[bytes, bytes] = {}  # objects of its files: written with it, and not kept at hand
     stack: tuple[int | None, int | None] | None = None  # undo and redo tops; None: a new operation
 
 
@@ -103,7 +104,8 @@ def publish(
     """Append a version to a thread, if its head is still the one that the draft was made for."""
     checkpoint = _signed(ctx, _placed(ctx, tip, _said_to_graph(ctx, tip.head, draft)))
     rows = [] if beside is None else beside(checkpoint)
-    batch = Batch(ctx.tenant, [NewCheckpoint(checkpoint, lock), *rows], draft.objects)
+    objects = draft.objects | draft.contents if draft.contents else draft.objects
+    batch = Batch(ctx.tenant, [NewCheckpoint(checkpoint, lock), *rows], objects)
     refusal = ctx.storage.apply(batch)
     if refusal is not None:
         raise _moved(ctx, tip, refusal)

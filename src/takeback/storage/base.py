@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -19,6 +19,9 @@ from takeback.model import canonical
 from takeback.model.graphs import GraphWrite
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
+
+if TYPE_CHECKING:
+    from takeback.storage.items import ItemMoved, ItemsRow
 
 T = TypeVar("T")
 
@@ -168,7 +171,7 @@ class Prune(msgspec.Struct, frozen=True):
 
 Row: TypeAlias = (
     "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Still | Ledger | Within"
-    " | Audit | NewEpoch | Forget | Prune | PutWrites | Hide"
+    " | Audit | NewEpoch | Forget | Prune | ItemsRow | PutWrites | Hide"
 )
 
 
@@ -211,7 +214,7 @@ class LedgerMoved(msgspec.Struct, frozen=True):
     seq: int
 
 
-Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved"
+Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved | ItemMoved"
 
 
 class ThreadQuery(msgspec.Struct, frozen=True):

@@ -51,6 +51,7 @@ from takeback.storage.base import (
     has_meta,
 )
 from takeback.storage.memory_graphs import GRAPH_FINDERS, GRAPH_WRITERS, Graphs
+from takeback.storage.memory_items import ITEM_FINDERS, ITEM_WRITERS, Kept
 
 T = TypeVar("T")
 _Record = TypeVar("_Record", Checkpoint, ThreadInfo)
@@ -72,6 +73,7 @@ class _Tenant:
         self.epoch = 0
         self.epochs: dict[bytes, int] = {}
         self.pruned: dict[bytes, list[tuple[int, int, int]]] = {}
+        self.items: dict[tuple[str, str], Kept] = {}
         self.undo: list[Callable[[], object]] = []
 
 
@@ -392,6 +394,7 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     Forget: MemoryStorage._forget,
     Prune: MemoryStorage._prune,
     **GRAPH_WRITERS,
+    **ITEM_WRITERS,
 }
 
 
@@ -450,4 +453,5 @@ _FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
     Objects: _objects,
     Sizes: _sizes,
     Pruned: _pruned,
+    **ITEM_FINDERS,
 }

@@ -41,6 +41,7 @@ from takeback.storage.base import (
     Within,
 )
 from takeback.storage.postgres_graphs import GRAPH_WRITERS, write_places
+from takeback.storage.postgres_items import ITEM_WRITERS
 from takeback.storage.postgres_rows import (
     Packed,
     cell_values,
@@ -131,6 +132,19 @@ _SINGLE: dict[tuple[type, ...], Callable[..., _Single]] = {
 }
 
 
+def moved(wire: Wire, sql: dict[str, str], batch: Batch) -> HeadMoved | None:
+    """Why a commit was refused, where that is plain without a lock: others have written meanwhile, and may do
+    so again before the caller looks."""
+    row = next((row for row in batch.rows if isinstance(row, NewCheckpoint)), None)
+    if row is None:
+        return None
+    c = row.checkpoint
+    found = wire.ask(sql["head"], {"tenant": batch.tenant, "uid": c.uid}).fetchone()
+    if found is None or found[2] is not None or found[1] in (c.digest, c.previous):
+        return None
+    return HeadMoved(found[0], found[1])
+
+
 # --- row by row
 
 
@@ -166,7 +180,7 @@ class Transaction:
         for row in batch.rows:
             made = row.first if isinstance(row, NewThread) else getattr(row, "checkpoint", None)
             if made is not None:
-                found = self._one("digest_of", {"uid": made.uid, "version": made.version})
+                found = self.one("digest_of", {"uid": made.uid, "version": made.version})
                 return found is not None and found[0] == made.digest
         return False
 
@@ -183,7 +197,7 @@ class Transaction:
             return gone
         values = thread_values(self._tenant, row) | object_values({})
         while self.ask("create", values) == 0:
-            if self._one("taken", values) is not None:
+            if self.one("taken", values) is not None:
                 return NameTaken(row.name)
         first = row.first
         self._threads[row.uid] = Held(first.version, first.digest, None, None)
@@ -284,7 +298,7 @@ class Transaction:
         held = self._living(row.uid)
         if held.lock is not None:
             return ThreadLocked(held.lock)
-        found = self._one("line_of", {"uid": row.uid, "version": held.head})
+        found = self.one("line_of", {"uid": row.uid, "version": held.head})
         if found is None or found[0] != row.line or row.digest not in (None, held.digest):
             return HeadMoved(held.head, held.digest)
         return None
@@ -304,6 +318,7 @@ class Transaction:
         return None
 
     def _within(self, row: Within) -> Refusal | None:
+        self.ask("usual_plans", {})
         self.worked = self.working = True
         made = row.work(self._wire)
         self.working = False
@@ -338,11 +353,11 @@ class Transaction:
             self._hold_ledgers(sorted(families))
 
     def _hold(self, uids: list[bytes]) -> None:
-        found = {row[0]: Held(*row[1:]) for row in self._all("hold_threads", {"uids": uids})}
+        found = {row[0]: Held(*row[1:]) for row in self.all("hold_threads", {"uids": uids})}
         self._threads |= {uid: found.get(uid) for uid in uids}
 
     def _hold_ledgers(self, families: list[bytes]) -> None:
-        found = dict(self._all("hold_ledgers", {"families": families}))
+        found = dict(self.all("hold_ledgers", {"families": families}))
         self._ledgers |= {family: found.get(family, 0) for family in families}
 
     def _thread(self, uid: bytes) -> Held | None:
@@ -369,10 +384,10 @@ class Transaction:
     def ask(self, name: str, values: dict[str, Any]) -> int:
         return self._wire.ask(self._sql[name], {"tenant": self._tenant, **values}).rowcount
 
-    def _one(self, name: str, values: dict[str, Any]) -> Any:
+    def one(self, name: str, values: dict[str, Any]) -> Any:
         return self._wire.ask(self._sql[name], {"tenant": self._tenant, **values}).fetchone()
 
-    def _all(self, name: str, values: dict[str, Any]) -> list[Any]:
+    def all(self, name: str, values: dict[str, Any]) -> list[Any]:
         return self._wire.ask(self._sql[name], {"tenant": self._tenant, **values}).fetchall()
 
 
@@ -401,4 +416,5 @@ _WRITERS: dict[type, Callable[[Transaction, Any], Refusal | None]] = {
     Audit: Transaction._audit,
     **SPACE_WRITERS,
     **GRAPH_WRITERS,
+    **ITEM_WRITERS,
 }

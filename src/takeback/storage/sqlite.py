@@ -57,6 +57,7 @@ from takeback.storage.sqlite_connections import Connections
 from takeback.storage.sqlite_file import SqliteFile, translated
 from takeback.storage.sqlite_graphs import GRAPH_FINDERS, GRAPH_WRITERS, drop_graph, write_places
 from takeback.storage.sqlite_group import Packed, Transactions
+from takeback.storage.sqlite_items import ITEM_FINDERS, ITEM_WRITERS
 from takeback.storage.sqlite_ledger import cell, still, write_ledger
 from takeback.storage.sqlite_settle import settle
 from takeback.storage.sqlite_space import SPACE_FINDERS, SPACE_WRITERS, present_epoch
@@ -471,9 +472,11 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Audit: SqliteStorage._audit,
     **SPACE_WRITERS,
     **GRAPH_WRITERS,
+    **ITEM_WRITERS,
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
     **SPACE_FINDERS,
     **GRAPH_FINDERS,
+    **ITEM_FINDERS,
 }

@@ -18,6 +18,7 @@ from takeback.storage.base import (
     NewCheckpoint,
     Places,
     PutWrites,
+    Row,
     Storage,
     ThreadGone,
     Tombstone,
@@ -145,7 +146,7 @@ class Graphs(Handles):
         one = placed(row.first, Place("", "a"))
         ok(store, row, NewCheckpoint(one), PutWrites(row.uid, [write(number=-1, data=b"1")]))
         late = placed(row.first, Place("", "late"))
-        rows = [
+        rows: list[Row] = [
             Hide(row.uid, [(1, "")]),
             PutWrites(row.uid, [write(number=-1, data=b"2"), write()]),
             NewCheckpoint(placed(one, Place("", "b"))),
