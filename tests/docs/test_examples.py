@@ -9,6 +9,8 @@ import runpy
 
 import pytest
 
+from takeback.tools import registry
+
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
     "README.md",
@@ -18,6 +20,13 @@ PAGES = [
     "docs/langgraph.md",
     "docs/api.md",
 ]
+
+
+@pytest.fixture(autouse=True)
+def tools_of_this_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is a program of its own: it declares its own `refund`."""
+    monkeypatch.setattr(registry, "_tools", {})
+    monkeypatch.setattr(registry, "_undos", {})
 
 
 def _blocks(page: str) -> list[str]:
