@@ -88,6 +88,14 @@ def bad_name(w):
     w.trip.label("head")
 
 
+@case(errors.BadSettings, "no JSON", "line 1", "left as it is")
+def bad_settings(w):
+    from takeback.coding import settings
+    from takeback.coding.table import AGENTS
+
+    settings.with_hooks(b"{,", AGENTS["codex"], "takeback-hook codex", "/p/.codex/hooks.json")
+
+
 @case(errors.BadState, "does not fit", "without model=", thread="t", checkpoint=1, path="/n")
 def bad_state(w):
     @dataclass

@@ -19,6 +19,7 @@ GROUPS = {
     "make": "Make versions",
     "back": "Take back",
     "lines": "Other lines",
+    "agents": "Coding agents",
     "trust": "Trust",
     "move": "Move and remove",
     "help": "Help",
@@ -137,6 +138,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 def build() -> RootParser:
     """The whole parser. Nothing here loads the library: a command does, when it runs."""
     from takeback.cli import (
+        agents,
         back,
         completions,
         doctor,
@@ -156,7 +158,7 @@ def build() -> RootParser:
     )
     _add_globals(root, None)
     commands = Commands(root)
-    for family in (log, look, make, back, lines, trust, move, space, doctor, completions, guide):
+    for family in (log, look, make, back, lines, agents, trust, move, space, doctor, completions, guide):
         family.add(commands)
     return root
 

@@ -101,6 +101,12 @@ class BadName(BadRequest):
     kind = "bad_name"
 
 
+class BadSettings(BadRequest):
+    """A coding agent's configuration file that cannot be read or written; it is left as it was."""
+
+    kind = "bad_settings"
+
+
 class BadState(BadRequest):
     """A stored state that does not fit the model it is read with."""
 
@@ -318,6 +324,7 @@ __all__ = [
     "BadReference",
     "BadRequest",
     "BadSeal",
+    "BadSettings",
     "BadState",
     "BadTool",
     "BudgetExceeded",
