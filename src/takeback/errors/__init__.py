@@ -107,6 +107,12 @@ class BadSettings(BadRequest):
     kind = "bad_settings"
 
 
+class GitRefused(BadRequest):
+    """Git would not do what was asked of it, and nothing was done."""
+
+    kind = "git_refused"
+
+
 class BadState(BadRequest):
     """A stored state that does not fit the model it is read with."""
 
@@ -279,6 +285,12 @@ class NetworkFilesystem(StoreError):
     kind = "network_filesystem"
 
 
+class WatcherFailed(StoreError):
+    """The watcher of a workspace did not start, or does not answer; its log says why."""
+
+    kind = "watcher_failed"
+
+
 class UnknownOutcome(StoreError):
     """A write whose outcome could not be found out."""
 
@@ -337,6 +349,7 @@ __all__ = [
     "EffectUnreadable",
     "EffectsDenied",
     "ForkedProcess",
+    "GitRefused",
     "HandlerMissing",
     "IntegrityError",
     "MergeConflict",
@@ -382,6 +395,7 @@ __all__ = [
     "UnknownOutcome",
     "UnknownThread",
     "Unstorable",
+    "WatcherFailed",
     "WrongOwner",
     "WrongThread",
 ]
