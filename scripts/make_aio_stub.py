@@ -124,8 +124,9 @@ class Maker:
             self._resolve(name, module)
         assert item.returns is not None, item.name
         returns = self._type(item.returns, module)
-        lines = signature(f"{prefix} {item.name}", list(self._parameters(item.args, module)), returns, indent)
         doc = doc_lines(item)
+        width = WIDTH - len(indent) - (0 if doc else len(" ..."))
+        lines = signature(f"{prefix} {item.name}", list(self._parameters(item.args, module)), returns, width)
         if not doc:
             return [*decorated, *lines[:-1], lines[-1] + " ..."]
         return [*decorated, *lines, *(f"    {line}" if line else "" for line in doc)]
@@ -259,13 +260,13 @@ def doc_lines(node: ast.ClassDef | Function) -> list[str]:
     return [*lines[:-1], lines[-1] + '"""'] if len(lines) == 1 else [*lines, '"""']
 
 
-def signature(start: str, parameters: list[str], returns: str, indent: str) -> list[str]:
+def signature(start: str, parameters: list[str], returns: str, width: int) -> list[str]:
     """On one line, on a line of its own, or a line each, as the formatter would break it."""
     joined = ", ".join(parameters)
     one = f"{start}({joined}) -> {returns}:"
-    if len(indent) + len(one) + len(" ...") <= WIDTH:
+    if len(one) <= width:
         return [one]
-    if len(indent) + 4 + len(joined) <= WIDTH:
+    if 4 + len(joined) <= width:
         return [f"{start}(", f"    {joined}", f") -> {returns}:"]
     return [f"{start}(", *(f"    {parameter}," for parameter in parameters), f") -> {returns}:"]
 

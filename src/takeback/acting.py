@@ -13,6 +13,7 @@ from takeback.errors import ApprovalStale, BadRequest, NotFound, Paused
 from takeback.errors.base import naming
 from takeback.handle import Handle
 from takeback.model import canonical
+from takeback.model.ids import ThreadUid
 from takeback.model.ledger import ApprovalCell, Effect
 from takeback.step import Run, current
 
@@ -59,13 +60,24 @@ class Acting(Handle[S]):
         kept = {name: book.load(blob) for name, blob in blobs.items() if blob is not None}
         return effect.as_dict() | kept
 
+    def effect_notes(self) -> dict[int, list[str]]:
+        """What each version did to the world, in words: the calls of its step, and what a plan took back."""
+        return standing.notes(self._book(), self._need().info.uid)
+
     def undo_effect(self, number: int) -> Effect:
         """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
         from takeback.calling import undo_one
 
         book = self._book()
         with naming(self.name):
-            return undo_one(book, standing.numbered(book, number))
+            effect = standing.numbered(book, number)
+            if effect.owner != self._need().info.uid:
+                owner = self._ctx.storage.thread_by_uid(self._ctx.tenant, ThreadUid(effect.owner))
+                raise BadRequest(
+                    f"#{number} ({effect.shown}) belongs to {owner.name if owner else 'another thread'!r}",
+                    hint="Only the thread that owns an effect takes it back",
+                )
+            return undo_one(book, effect)
 
     def approvals(self, state: str | None = "requested") -> list[Approval]:
         """What waits for a person's decision; with another `state`, or None for all, what did."""
@@ -114,7 +126,7 @@ class Acting(Handle[S]):
         return canonical.decode(asked.answer)
 
     def resume(self, answer: Any, *, number: int | None = None, actor: str | None = None) -> ApprovalCell:
-        """Answer the question that waits: the oldest, or the one of this number."""
+        """Answer the question that waits: the oldest, or the one of this number. Not as the one who asked."""
         book = self._book()
         open_questions = [
             each
@@ -125,4 +137,5 @@ class Acting(Handle[S]):
         if not found:
             raise ApprovalStale("no such question waits for an answer", thread=self.name)
         by = actor or self._ctx.actor
-        return approvals.answer(book, found[0], canonical.encode(answer), by)
+        with naming(self.name):
+            return approvals.answer(self._ctx, book, found[0], canonical.encode(answer), by)

@@ -396,7 +396,7 @@ class AsyncApproval(_Face, of=Approval, plain=("number", "shown", "facts", "stat
     """A request to a person, and its answer; `await approval.wait()` keeps no event loop waiting."""
 
 
-class AsyncPendingPlan(_Face, of=PendingPlan, plain=("state", "id"), look=str):
+class AsyncPendingPlan(_Face, of=PendingPlan, plain=("state", "id", "stuck"), look=str):
     """A plan that has begun and not ended."""
 
 

@@ -116,8 +116,17 @@ class AsyncRepo:
         """The thread that was written to last."""
     async def recover(self, *, settle: bool = True) -> AsyncRecovery:
         """What a crash left: settles what settles itself, and lists what is left for somebody to see to."""
-    async def work(self, *, stop: threading.Event | None = None, poll: float = 0.5) -> int:
-        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set."""
+    async def work(
+        self,
+        *,
+        stop: threading.Event | None = None,
+        poll: float = 0.5,
+        told: Callable[[str], None] | None = None,
+    ) -> int:
+        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set.
+
+        How many lines were done; `told` is called with each, in words.
+        """
     async def approvals(self) -> list[AsyncApproval]:
         """What waits for a person's decision, on all threads."""
     def audit(self) -> AsyncItems[AuditEntry]:
@@ -354,6 +363,8 @@ class AsyncThread(Generic[S]):
         """The effect that people call by this number."""
     async def effect_record(self, number: int) -> dict[str, Any]:
         """All that is recorded of an effect, with its arguments and result: for `--json`."""
+    async def effect_notes(self) -> dict[int, list[str]]:
+        """What each version did to the world, in words: the calls of its step, and what a plan took back."""
     async def undo_effect(self, number: int) -> Effect:
         """Take one effect back by itself; the history that believes in it shows it as a discrepancy."""
     async def approvals(self, state: str | None = "requested") -> list[AsyncApproval]:
@@ -374,7 +385,7 @@ class AsyncThread(Generic[S]):
     async def resume(
         self, answer: Any, *, number: int | None = None, actor: str | None = None
     ) -> ApprovalCell:
-        """Answer the question that waits: the oldest, or the one of this number."""
+        """Answer the question that waits: the oldest, or the one of this number. Not as the one who asked."""
     @property
     def name(self) -> str:
         """What the thread is called."""
@@ -591,6 +602,9 @@ class AsyncPendingPlan:
     @property
     def id(self) -> str:
         """What it is called."""
+    @property
+    def stuck(self) -> list[int]:
+        """The numbers of the effects that it is paused at."""
     async def resume(self) -> AsyncPendingPlan:
         """Go on with it, as far as the tools of this process reach."""
     async def retry(self, number: int) -> AsyncPendingPlan:
@@ -612,9 +626,12 @@ class AsyncRecovery:
     plans: list[AsyncPendingPlan]
     approvals: list[AsyncApproval]
     settled: list[str]
+    names: dict[bytes, str]
     @property
     def clean(self) -> bool:
         """Whether nothing is left."""
+    async def thread_of(self, effect: Effect) -> str:
+        """The name of the thread that began it."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
 

@@ -350,7 +350,10 @@ def undo_one(book: Book, effect: Effect) -> Effect:
     """One effect alone, outside a plan: what `effects undo` and deciding('undo') do."""
     hands = Hands()
     if effect.undo is None:
-        raise Undecided(f"#{effect.number} ({effect.shown}) cannot be undone")
+        raise Undecided(
+            f"#{effect.number} ({effect.shown}) cannot be undone: its tool has no undo",
+            hint=f"Once you took it back by hand: `takeback effects resolve {effect.number} --undone`",
+        )
     if not hands.has(effect.undo):
         registry.undoing(effect.undo)
     return undoing.undo_alone(book, effect, hands)

@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from takeback.engine import applying, history, plans, rollback, telling
+from takeback.engine import applying, history, plans, rollback, standing, telling
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
 from takeback.engine.plans import Wish
 from takeback.engine.rollback import Move
 from takeback.errors import BadRequest, PlanRequired, PlanStale
+from takeback.errors.base import naming
 from takeback.handle import Handle
 from takeback.model.records import Checkpoint
 from takeback.plan import Meta, Plan, Receipt
@@ -147,7 +148,10 @@ class GoingBack(Handle[S]):
         wish: Wish | None = None,
         book: Book | None = None,
     ) -> Plan:
-        effects = plans.effects_of(self._ctx, book or self._book(), self._need(), move, wish or Wish())
+        wish = wish or Wish()
+        book = book or self._book()
+        self._refuse_unknown(book, [*wish.take_shared, *wish.redo, *wish.keep])
+        effects = plans.effects_of(self._ctx, book, self._need(), move, wish)
         return Plan(self, move, [rollback.state_part(self._ctx, move), effects], clashes or [])
 
     def _apply(
@@ -162,12 +166,21 @@ class GoingBack(Handle[S]):
 
         refuse_open(self, f"a {move.kind}")
         tip = self._need()
+        # Not read again: if the ledger moved since the plan was made, its guard says so.
+        book = book_of(self._ctx, tip.info.family)
+        if not isinstance(acknowledge, bool):
+            self._refuse_unknown(book, acknowledge)
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
-        # Not read again: if the ledger moved since the plan was made, its guard says so.
-        job = applying.Job(self._ctx, book_of(self._ctx, tip.info.family), tip, move, plan.effects, said)
+        job = applying.Job(self._ctx, book, tip, move, plan.effects, said)
         self._tip, bookmark = applying.run(job, Hands(), acknowledge=acknowledge, wait=wait)
         return Receipt(self, plan, self._tip.head, bookmark)
+
+    def _refuse_unknown(self, book: Book, numbers: Collection[int]) -> None:
+        """A number that no effect has is a mistake, not a wish to be passed over."""
+        with naming(self.name):
+            for number in numbers:
+                standing.numbered(book, number)
 
     def _take_step_back(self, error: BaseException) -> None:
         """A step that failed takes its own effects back; what cannot be is said with the error."""

@@ -16,7 +16,7 @@ from takeback.engine.commit import Said
 from takeback.engine.standing import numbered
 from takeback.errors import PlanStale
 from takeback.errors.base import naming
-from takeback.model.ids import shown
+from takeback.model.ids import ThreadUid, shown
 from takeback.model.ledger import Effect, Entry, StepCell
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ class PendingPlan:
     def id(self) -> str:
         """What it is called."""
         return shown(self._id)
+
+    @property
+    def stuck(self) -> list[int]:
+        """The numbers of the effects that it is paused at."""
+        failed = [line for line in self._cell.lines if line.state == "failed"]
+        return [self._book.effects[line.effect].number for line in failed]
 
     def resume(self) -> PendingPlan:
         """Go on with it, as far as the tools of this process reach."""
@@ -89,7 +95,10 @@ class PendingPlan:
         cell = self._cell
         if cell.state == "paused":
             return unfinished(self._book, cell, self.thread).what
-        return f"{cell.kind} of {self.thread!r} is {cell.state}; left: {waiting(cell)}"
+        if cell.state == "applying":
+            return f"the {cell.kind} of {self.thread!r} waits: {waiting(cell)}"
+        end = "is done" if cell.state == "applied" else "was given up"
+        return f"the {cell.kind} of {self.thread!r} {end}: version {cell.version}"
 
     def _decided(self, number: int, what: str) -> PendingPlan:
         self._book.refresh()
@@ -124,17 +133,23 @@ class Recovery(msgspec.Struct):
     plans: list[PendingPlan] = []
     approvals: list[Approval] = []
     settled: list[str] = []
+    names: dict[bytes, str] = {}
+    """The names of the threads that began the effects, by uid."""
 
     @property
     def clean(self) -> bool:
         """Whether nothing is left."""
         return not (self.steps or self.effects or self.plans or self.approvals)
 
+    def thread_of(self, effect: Effect) -> str:
+        """The name of the thread that began it."""
+        return self.names.get(effect.thread, shown(effect.thread))
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
             "steps": [step.as_dict() for step in self.steps],
-            "effects": [effect.as_dict() for effect in self.effects],
+            "effects": [{"thread": self.thread_of(e)} | e.as_dict() for e in self.effects],
             "plans": [plan.as_dict() for plan in self.plans],
             "approvals": [approval.as_dict() for approval in self.approvals],
             "settled": self.settled,
@@ -194,7 +209,12 @@ def _lost(effect: Effect) -> Effect:
 def _listed(ctx: Context, book: Book, found: Recovery) -> None:
     clock = book.clock()
     found.steps += [_open(ctx, book, step, clock) for step in book.open_steps()]
-    found.effects += sorted((e for e in book.effects.values() if e.live), key=lambda e: e.number)
+    live = sorted((e for e in book.effects.values() if e.live), key=lambda e: e.number)
+    found.effects += live
+    for uid in {effect.thread for effect in live}:
+        info = ctx.storage.thread_by_uid(ctx.tenant, ThreadUid(uid))
+        if info is not None:
+            found.names[uid] = info.name
     found.plans += [PendingPlan(ctx, book, plan) for plan in book.plans.values() if plan.live]
     found.approvals += [Approval(ctx, book, each) for each in book.approvals.values() if each.live]
 

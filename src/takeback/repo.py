@@ -196,11 +196,22 @@ class Repo:
 
         return recover(self._ctx, settle=settle)
 
-    def work(self, *, stop: threading.Event | None = None, poll: float = 0.5) -> int:
-        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set."""
+    def work(
+        self,
+        *,
+        stop: threading.Event | None = None,
+        poll: float = 0.5,
+        told: Callable[[str], None] | None = None,
+    ) -> int:
+        """Do what plans wait for, with the tools of this process: one round, or until `stop` is set.
+
+        How many lines were done; `told` is called with each, in words.
+        """
         from takeback.worker import round_of_work, work
 
-        return round_of_work(self._ctx) if stop is None else work(self._ctx, stop=stop, poll=poll)
+        if stop is None:
+            return round_of_work(self._ctx, told=told)
+        return work(self._ctx, stop=stop, poll=poll, told=told)
 
     def approvals(self) -> list[Approval]:
         """What waits for a person's decision, on all threads."""

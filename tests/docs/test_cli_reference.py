@@ -16,7 +16,7 @@ from takeback.cli.parser import GROUPS, actions, build, subparsers
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 ROOT = build()
 COMMANDS = subparsers(ROOT)
-SECTIONS = dict(re.findall(r"^### takeback (\S+)\n(.*?)(?=^##|\Z)", PAGE, re.M | re.S))
+SECTIONS = dict(re.findall(r"^### takeback ([^\n]+)\n(.*?)(?=^##|\Z)", PAGE, re.M | re.S))
 SHARED = PAGE.partition("## Options of every command")[2].partition("\n## ")[0]
 
 

@@ -10,7 +10,7 @@ import runpy
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "docs/quickstart.md", "docs/frameworks.md", "docs/api.md"]
+PAGES = ["README.md", "docs/quickstart.md", "docs/effects.md", "docs/frameworks.md", "docs/api.md"]
 
 
 def _blocks(page: str) -> list[str]:
@@ -41,12 +41,14 @@ def test_the_examples_of_a_page_run(
 def test_the_readme_prints_what_it_says(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The plan in the README's first example is the plan that is printed."""
+    """The plans in the examples of README and guide are the plans that are printed."""
     monkeypatch.chdir(tmp_path)
-    exec(compile("\n".join(_blocks("README.md")), "README.md", "exec"), {})
-    said = re.search(r"print\(trip\.plan_rollback\(0\)\)\s+# (.*?)   \(", (ROOT / "README.md").read_text())
-    assert said is not None
-    assert said[1] in capsys.readouterr().out
+    for page in ("README.md", "docs/effects.md"):
+        exec(compile("\n".join(_blocks(page)), page, "exec"), {})
+        said = re.search(r"print\(plan\)\s+# (.*)", (ROOT / page).read_text())
+        assert said is not None
+        assert said[1] in capsys.readouterr().out
+        (tmp_path / "agent.db").unlink()
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.surfaces.cli import Cli, make_trip
+from tests.surfaces.shop import Shop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,3 +26,9 @@ def trip(store_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TAKEBACK_DB", str(store_path))
     monkeypatch.setenv("TAKEBACK_THREAD", "travel/42")
     return store_path
+
+
+@pytest.fixture
+def shop(cli: Cli, tmp_path: Path) -> Shop:
+    """An app with tools, and an agent that uses them, in the empty folder."""
+    return Shop(tmp_path, cli)

@@ -260,11 +260,13 @@ def pending(tb: Any) -> Asked:
         found = yield tb.recover()
         said += [found.clean, found.settled, found.steps, len((yield found.as_dict())["plans"])]
         (held,) = found.plans
+        said += [held.stuck, sorted(found.names.values()), (yield found.thread_of(found.effects[0]))]
         said += [held.state, len(held.id), (yield held.thread), (yield held.lines()), without_ids(str(held))]
         number = len(said) and (yield trip.effects())[-1].number
         said += [(yield held.resume()).state, (yield held.retry(number)).state]
         done = yield (held.abort("no") if end == "abort" else held.accept(number))
         said += [done.state, sorted((yield done.as_dict())), (yield trip.refresh()).version]
+        said += [(yield trip.effect_notes())]
     return said
 
 

@@ -162,7 +162,7 @@ def test_exit_codes(cli: Cli, trip: Path, tmp_path: Path, words: list[str], code
     assert ("error" in said.json) == (code != 0)
 
 
-@pytest.mark.parametrize("kind", [errors.TakebackError, errors.StoreFull, errors.PlanStale, errors.BadExport])
+@pytest.mark.parametrize("kind", [errors.TakebackError, errors.StoreFull, errors.Undecided, errors.BadExport])
 def test_the_exit_code_is_that_of_the_error(
     cli: Cli, trip: Path, monkeypatch: pytest.MonkeyPatch, kind: type[errors.TakebackError]
 ) -> None:
@@ -292,3 +292,19 @@ def test_no_traceback_in_a_process_of_its_own(trip: Path, words: list[str]) -> N
     assert ran.returncode in {2, 3, 5}
     assert ran.stderr.startswith("takeback: ")
     assert len(ran.stderr.splitlines()) <= 2
+
+
+@pytest.mark.parametrize("kind", [errors.PlanStale, errors.HandlerMissing, errors.Unacknowledged])
+def test_what_the_library_says_to_call_is_told_as_something_to_type(
+    cli: Cli, trip: Path, monkeypatch: pytest.MonkeyPatch, kind: type[errors.TakebackError]
+) -> None:
+    """`plan.apply(acknowledge=True)` is of no use at a shell."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise kind("it did not work", hint="thread.refresh(), then plan.apply()")
+
+    monkeypatch.setattr("takeback.repo.Repo.threads", fail)
+    (_, hint) = cli("threads").err.splitlines()
+    assert "(" not in hint
+    assert "again" in hint or "--" in hint
+    assert cli("threads", "--json").error["hint"] == hint.strip()

@@ -62,6 +62,9 @@ def _run(words: list[str]) -> int:
 
 
 def _told(out: Output, error: TakebackError) -> int:
+    from takeback.cli.hints import for_the_shell
+
+    for_the_shell(error)
     out.error(error)
     return error.exit_code
 

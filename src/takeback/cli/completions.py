@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from takeback.cli.parser import Commands, Parser, build, subparsers
+from takeback.cli.parser import Commands, Parser, build, families, subparsers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -87,7 +87,10 @@ _takeback() {
             --db|--thread|--tenant) given+=("${COMP_WORDS[place]}" "${COMP_WORDS[place+1]}"); ((place++)) ;;
             @VALUED@) ((place++)) ;;
             -*) ;;
-            *) [[ -n $command ]] || command=${COMP_WORDS[place]} ;;
+            *) case $command in
+                "") command=${COMP_WORDS[place]} ;;
+                @FAMILIES@) command="$command ${COMP_WORDS[place]}" ;;
+            esac ;;
         esac
     done
     case "$command $before" in
@@ -126,7 +129,10 @@ _takeback() {
             --db|--thread|--tenant) given+=($words[place] ${(Q)words[place+1]}); ((place++)) ;;
             @VALUED@) ((place++)) ;;
             -*) ;;
-            *) [[ -n $command ]] || command=$words[place] ;;
+            *) case $command in
+                "") command=$words[place] ;;
+                @FAMILIES@) command="$command $words[place]" ;;
+            esac ;;
         esac
     done
     case "$command $before" in
@@ -152,7 +158,8 @@ def _filled(script: str, root: Parser) -> str:
     commands = subparsers(root)
     every = {option for parser in (root, *commands.values()) for option in _names(valued(parser))}
     return (
-        script.replace("@COMMANDS@", " ".join(commands))
+        script.replace("@COMMANDS@", " ".join(_first_words(commands)))
+        .replace("@FAMILIES@", "|".join(families(root)))
         .replace("@VALUED@", "|".join(sorted(every)))
         .replace("@VALUES@", "\n".join(_values(root, commands)))
         .replace("@ARGUMENTS@", "\n".join(_arguments(root, commands)))
@@ -177,8 +184,14 @@ def _arguments(root: Parser, commands: dict[str, Parser]) -> Iterator[str]:
     for name, parser in commands.items():
         action = positional(parser)
         offered = _offered(action) if action else "none"
-        yield f"        {name}) {_choice(options(parser), offered)} ;;"
+        yield f'        "{name}") {_choice(options(parser), offered)} ;;'
+    for name, words in families(root).items():
+        yield f'        "{name}") {_choice(options(root), " ".join(words))} ;;'
     yield f'        "") {_choice(options(root), "command")} ;;'
+
+
+def _first_words(commands: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(name.partition(" ")[0] for name in commands))
 
 
 def _choice(words: list[str], offered: str) -> str:
@@ -216,9 +229,20 @@ def _fish(root: Parser) -> str:
     lines = [_FISH.rstrip()]
     lines += [_fish_option(action, "") for action in root._actions if action.option_strings]
     shared = {option for action in root._actions for option in action.option_strings}
+    for family, words in families(root).items():
+        lines.append(f"complete -c takeback -n __fish_use_subcommand -a {family}")
+        first = f"__fish_seen_subcommand_from {family}; and not __fish_seen_subcommand_from"
+        lines += [
+            f"complete -c takeback -n '{first} {' '.join(words)}' -a {word} "
+            f"-d {_quoted(_line(commands[f'{family} {word}']))}"
+            for word in words
+        ]
     for name, parser in commands.items():
-        lines.append(f"complete -c takeback -n __fish_use_subcommand -a {name} -d {_quoted(_line(parser))}")
-        seen = f" -n '__fish_seen_subcommand_from {name}'"
+        if " " not in name:
+            line = f"complete -c takeback -n __fish_use_subcommand -a {name} -d {_quoted(_line(parser))}"
+            lines.append(line)
+        # Of two words, both have been typed.
+        seen = f" -n '__fish_seen_subcommand_from {'; and __fish_seen_subcommand_from '.join(name.split())}'"
         for action in parser._actions:
             if not action.option_strings and _fish_values(action):
                 lines.append(f"complete -c takeback{seen}{_fish_values(action)}")

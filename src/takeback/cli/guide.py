@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from takeback.cli.parser import Commands, build, completes, nearest, subparsers
+from takeback.cli.parser import Commands, build, completes, families, nearest, page, subparsers
 
 if TYPE_CHECKING:
     from takeback.cli.session import Session
@@ -25,10 +25,10 @@ def add(to: Commands) -> None:
     )
     completes(keep, "file")
     demo.add_argument("--fast", action="store_true", help="do not pause for reading")
-    page = to.add(
+    about = to.add(
         "help", show_help, "help", "Show this page, or that of a command", example="takeback help rollback"
     )
-    completes(page.add_argument("about", metavar="ABOUT", nargs="?", help="a command"), "command")
+    completes(about.add_argument("about", metavar="ABOUT", nargs="*", help="a command"), "command")
 
 
 def run_demo(session: Session) -> int:
@@ -40,15 +40,15 @@ def run_demo(session: Session) -> int:
 def show_help(session: Session) -> int:
     from takeback.errors import BadRequest
 
-    root, about = build(), session.args.about
-    pages = subparsers(root)
-    if about is not None and about not in pages:
-        meant = nearest(about, list(pages))
+    root, about = build(), " ".join(session.args.about)
+    found = page(root, about)
+    if found is None:
+        meant = nearest(about, [*subparsers(root), *families(root)])
         raise BadRequest(
             f"there is no command {about!r}",
             hint=f"Did you mean {meant}?" if meant else "See `takeback --help`",
         )
-    text = (pages[about] if about else root).format_help()
+    text = found.format_help()
     if session.out.json:
         session.out.document({"help": text})
     else:

@@ -17,13 +17,21 @@ def add(to: Commands) -> None:
         "lines",
         "Begin a new thread at a checkpoint of this one",
         more="The original is untouched, and what both share is stored once. It is merged back with "
-        "`takeback merge`.",
+        "`takeback merge`. What it may do to the world: nothing (deny), only what does not stand already "
+        "for one of the family (guard), or anything (allow).",
         example="takeback fork 3 --name travel/42-boston",
     )
     add_ref(fork, "where it begins (default: head)", default="head")
     fork.add_argument("--name", metavar="NAME", help="the new thread's name (default: a fresh one)")
     fork.add_argument("--agent", metavar="NAME", help="its agent (default: that of the original)")
     fork.add_argument("--user", metavar="NAME", help="its user (default: that of the original)")
+    fork.add_argument(
+        "--effects",
+        metavar="RIGHTS",
+        choices=("deny", "guard", "allow"),
+        default="deny",
+        help="what it may do to the world: deny, guard or allow (default: deny)",
+    )
     add_reason(fork)
     merge = to.add(
         "merge",
@@ -42,7 +50,9 @@ def add(to: Commands) -> None:
 def fork_thread(session: Session) -> int:
     args, out, thread = session.args, session.out, session.thread()
     source = thread.at(args.ref).checkpoint
-    made = thread.fork(source, args.name, agent=args.agent, user=args.user, reason=args.reason)
+    made = thread.fork(
+        source, args.name, agent=args.agent, user=args.user, reason=args.reason, effects=args.effects
+    )
     if out.json:
         out.document({"thread": made.info.as_dict(), "checkpoint": made.head.as_dict()})
     else:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from takeback.cli.look import beginning, name_of, positive
+from takeback.cli.look import beginning, name_of, note_differences, positive
 from takeback.cli.parser import Commands, completes
 
 if TYPE_CHECKING:
@@ -40,9 +40,20 @@ def show_log(session: Session) -> int:
         entries = [log.as_dict(c) for c in islice(log.checkpoints(), limit)]
         out.document({"thread": log.thread.name, "head": log.thread.version, "checkpoints": entries})
         return 0
+    _note_unfinished(session, log.thread)
+    note_differences(session, log.thread)
     for checkpoint in islice(log.checkpoints(), limit):
         log.show(checkpoint)
     return 0
+
+
+def _note_unfinished(session: Session, thread: Thread[Any]) -> None:
+    """What is under way on the thread, and in no version yet."""
+    found = session.repo().recover(settle=False)
+    said = [f"the step {step.label!r} is open" for step in found.steps if step.thread == thread.name]
+    said += [str(plan) for plan in found.plans if plan.thread == thread.name]
+    for text in said:
+        session.out.note(f"{text}; see `{session.again('recover')}`")
 
 
 class _Log:
@@ -58,6 +69,7 @@ class _Log:
             from takeback.cli.graph import Lanes
 
             self._lanes = Lanes()
+        self._effects = {thread.info.uid: thread.effect_notes()}
         self._names: dict[int, list[str]] = {thread.version: ["head"]}
         for label, version in sorted(thread.labels.items()):
             self._names.setdefault(version, []).append(label)
@@ -91,11 +103,15 @@ class _Log:
         if told or (drawn and drawn.parted):
             below = [(drawn.below.ljust(len(drawn.node)), "dim")] if drawn else []
             out.line(*below, indent, *((text, style or look) for text, look in told), crop=True)
+        for note in self._did(c):
+            beside = [(drawn.below.ljust(len(drawn.node)), "dim")] if drawn else []
+            out.line(*beside, indent, (f"◆ {note}", style or "magenta"), crop=True)
 
     def as_dict(self, c: Checkpoint) -> dict[str, Any]:
         changes = self._change(c)
         counts = self._count(c)
-        return c.as_dict() | {"undone": not counts, "names": self._marked(c), "summary": changes}
+        said = {"undone": not counts, "names": self._marked(c), "summary": changes, "effects": self._did(c)}
+        return c.as_dict() | said
 
     def _count(self, c: Checkpoint) -> bool:
         """Whether the head rests on it: what was undone, or rolled back, no line leads to."""
@@ -140,6 +156,12 @@ class _Log:
         if c.before is not None:
             return thread.diff(c.before, c).summary()
         return "" if c.origin is not None else beginning(self.session, thread, c)
+
+    def _did(self, c: Checkpoint) -> list[str]:
+        """What it did to the world, in words."""
+        if c.uid not in self._effects:
+            self._effects[c.uid] = self._thread(c).effect_notes()
+        return self._effects[c.uid].get(c.version, [])
 
     def _thread(self, c: Checkpoint) -> Thread[Any]:
         if c.uid not in self._threads:

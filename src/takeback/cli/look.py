@@ -97,12 +97,12 @@ def show_checkpoint(session: Session) -> int:
     thread = session.thread()
     checkpoint = thread.at(session.args.ref).checkpoint
     diff = before(thread, checkpoint)
-    names = names_of(thread, checkpoint)
+    names, effects = names_of(thread, checkpoint), thread.effect_notes().get(checkpoint.version, [])
     if session.out.json:
-        said = checkpoint.as_dict() | {"names": names}
+        said = checkpoint.as_dict() | {"names": names, "effects": effects}
         session.out.document({"checkpoint": said, "diff": diff.as_dict() if diff else None})
         return 0
-    _print_facts(session, checkpoint, names)
+    _print_facts(session, checkpoint, names, effects)
     session.out.line()
     if diff is None:
         session.out.lines([beginning(session, thread, checkpoint)])
@@ -112,8 +112,11 @@ def show_checkpoint(session: Session) -> int:
 
 
 def show_state(session: Session) -> int:
-    view = session.thread().at(session.args.ref)
+    thread = session.thread()
+    view = thread.at(session.args.ref)
     value = view.state if session.args.path is None else view.get(session.args.path)
+    if view.checkpoint.version == thread.version:
+        note_differences(session, thread)
     if session.out.json:
         session.out.document(value)
     else:
@@ -140,6 +143,14 @@ def show_diff(session: Session) -> int:
         out.line((f"{thread.name}  ", "bold"), (f"{diff.before.version} → {diff.after.version}", "cyan"))
         out.lines(diff.lines() or ["no difference"])
     return 0
+
+
+def note_differences(session: Session, thread: Thread[Any]) -> None:
+    """Beside a state or a history: that the world is not what they say."""
+    lines = [] if session.out.json else thread.discrepancies().lines()
+    if lines:
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        session.out.note(f"{lines[0]}{more}; see `{session.again('effects')}`")
 
 
 def before(thread: Thread[Any], checkpoint: Checkpoint) -> Diff | None:
@@ -183,7 +194,7 @@ def positive(number: int | None) -> int | None:
     return number
 
 
-def _print_facts(session: Session, c: Checkpoint, names: list[str]) -> None:
+def _print_facts(session: Session, c: Checkpoint, names: list[str], effects: list[str]) -> None:
     from takeback.cli.output import dumps
     from takeback.cli.words import ago, deed, local
 
@@ -202,5 +213,6 @@ def _print_facts(session: Session, c: Checkpoint, names: list[str]) -> None:
             ("metadata", dumps(c.meta, indent=None) if c.meta else None),
             ("bookmark", c.bookmark),
             ("written by", c.build),
+            *[("effect", (note, "magenta")) for note in effects],
         ]
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,7 +21,7 @@ Part: TypeAlias = "str | tuple[str, str]"
 
 # For a terminal or file whose encoding lacks them.
 _ASCII = str.maketrans(
-    dict(zip("●○│─├┤┼┴╯╮╭·–−", "*o|-||++'..---", strict=True))
+    dict(zip("●○◆│─├┤┼┴╯╮╭·–−", "*o+|-||++'..---", strict=True))
     | {"→": "->", "…": "...", "—": "--", "✓": "ok", "✗": "!!"}
 )
 
@@ -80,6 +81,13 @@ class Output:
     def document(self, value: Any) -> None:
         """The one JSON document of `--json`."""
         sys.stdout.write(dumps(value) + "\n")
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """While code of others runs, what it prints goes beside the output, not into it."""
+        sys.stdout.flush()
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
 
     def note(self, text: str) -> None:
         """Something beside the output, for whoever looks on."""

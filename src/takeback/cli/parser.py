@@ -18,6 +18,7 @@ GROUPS = {
     "look": "Look",
     "make": "Make versions",
     "back": "Take back",
+    "world": "Effects and people",
     "lines": "Other lines",
     "agents": "Coding agents",
     "trust": "Trust",
@@ -34,6 +35,8 @@ Examples:
   takeback rollback 5 --plan            what going back would do; changes nothing
   takeback rollback 5 -m "wrong city"   go back; asks first
   takeback undo                         take the last operation back
+  takeback effects                      what the agent did to the world
+  takeback recover                      what waits for somebody after a crash
   takeback demo                         see all of it, on a store of its own
 """
 
@@ -49,7 +52,7 @@ Exit codes:
     1  not done: an internal error, or a question that was answered with no
     2  wrong request: usage, a bad reference, a value that cannot be stored
     3  not found: no such thread, checkpoint or label
-    4  something moved or conflicts: read again, then decide
+    4  something moved, or somebody has to decide first: look again, then decide
     5  the store cannot be opened, read or written
     6  integrity: what is stored is not what was written
   130  interrupted
@@ -110,10 +113,8 @@ class RootParser(Parser):
 class Commands:
     """Where each family of commands adds its own."""
 
-    def __init__(self, root: RootParser) -> None:
-        root.commands = {group: [] for group in GROUPS}
-        self._listed = root.commands
-        self._made = root.add_subparsers(metavar="COMMAND", dest="command", parser_class=Parser)
+    def __init__(self, listed: dict[str, list[tuple[str, str]]], made: Any, family: str = "") -> None:
+        self._listed, self._made, self._family = listed, made, family
 
     def add(self, name: str, run: Run, group: str, text: str, *, more: str = "", example: str = "") -> Parser:
         """A command: its name, what runs it, its line in `takeback --help`, and its page."""
@@ -124,10 +125,19 @@ class Commands:
             more=more,
             epilog=f"example:\n  {example}" if example else None,
         )
-        parser.set_defaults(run=run)
+        parser.set_defaults(run=run, command=f"{self._family}{name}")
         _add_globals(parser.add_argument_group("options of every command"), argparse.SUPPRESS)
-        self._listed[group].append((name, text))
+        self._listed[group].append((f"{self._family}{name}", text))
         return parser
+
+    def family(self, name: str, text: str) -> Commands:
+        """Commands of two words, of which this is the first; alone, it runs the first that is added."""
+        parser: Parser = self._made.add_parser(name, help=text, description=f"{text}.")
+        _add_globals(parser.add_argument_group("options of every command"), argparse.SUPPRESS)
+        made = parser.add_subparsers(
+            metavar="COMMAND", dest=argparse.SUPPRESS, parser_class=Parser, title="commands"
+        )
+        return Commands(self._listed, made, f"{name} ")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -139,26 +149,49 @@ def build() -> RootParser:
     """The whole parser. Nothing here loads the library: a command does, when it runs."""
     from takeback.cli import (
         agents,
+        approvals,
         back,
         completions,
         doctor,
+        effects,
         guide,
         lines,
         log,
         look,
         make,
         move,
+        recover,
         space,
+        tools,
         trust,
+        worker,
     )
 
+    effectful = (effects, approvals, recover, worker, tools)
     root = RootParser("takeback")
     root.add_argument(
         "--version", action="version", version=f"takeback {__version__}", help="show the version"
     )
     _add_globals(root, None)
-    commands = Commands(root)
-    for family in (log, look, make, back, lines, agents, trust, move, space, doctor, completions, guide):
+    root.commands = {group: [] for group in GROUPS}
+    commands = Commands(
+        root.commands, root.add_subparsers(metavar="COMMAND", dest="command", parser_class=Parser)
+    )
+    for family in (
+        log,
+        look,
+        make,
+        back,
+        *effectful,
+        lines,
+        agents,
+        trust,
+        move,
+        space,
+        doctor,
+        completions,
+        guide,
+    ):
         family.add(commands)
     return root
 
@@ -167,6 +200,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     """The words of a command line, or the mistake in them."""
     root = build()
     args, extra = root.parse_known_args(words)
+    if "run" not in args and args.command in families(root):  # the first word alone: its first command
+        first = families(root)[args.command][0]
+        at = _place_of(root, words, args.command)
+        args, extra = root.parse_known_args([*words[: at + 1], first, *words[at + 1 :]])
     command = subparsers(root).get(args.command or "", root)
     if extra:
         known = [option for action in command._actions for option in action.option_strings]
@@ -179,9 +216,40 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def subparsers(root: Parser) -> dict[str, Parser]:
-    """Each command's own parser."""
-    found = (action for action in root._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(next(found).choices)
+    """Each command's own parser; a command of two words is named by both."""
+    found: dict[str, Parser] = {}
+    for name, parser in _children(root).items():
+        below = _children(parser)
+        found |= {f"{name} {word}": each for word, each in below.items()} or {name: parser}
+    return found
+
+
+def families(root: Parser) -> dict[str, list[str]]:
+    """The first words of commands of two, and for each the second ones."""
+    found = {name: list(_children(parser)) for name, parser in _children(root).items()}
+    return {name: words for name, words in found.items() if words}
+
+
+def page(root: Parser, name: str) -> Parser | None:
+    """The parser whose help page has this name: a command's, or that of a family."""
+    found: Parser | None = root
+    for word in name.split():
+        found = _children(found).get(word) if found else None
+    return found
+
+
+def _children(parser: Parser) -> dict[str, Parser]:
+    found = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return next((dict(action.choices) for action in found), {})
+
+
+def _place_of(root: Parser, words: Sequence[str], command: str) -> int:
+    """Where the command stands; what looks like it may be the value of an option before it."""
+    valued = {option for action in root._actions if action.nargs != 0 for option in action.option_strings}
+    place = 0
+    while words[place] != command:
+        place += 2 if words[place] in valued else 1
+    return place
 
 
 def actions(parser: Parser) -> Iterator[argparse.Action]:
@@ -194,6 +262,19 @@ def actions(parser: Parser) -> Iterator[argparse.Action]:
 
 def add_reason(parser: Parser) -> None:
     parser.add_argument("-m", "--reason", metavar="TEXT", help="why; kept with the new version")
+
+
+def add_app(parser: Parser) -> None:
+    parser.add_argument(
+        "--app",
+        metavar="MODULE",
+        help="the module that declares the tools, or module:name (else TAKEBACK_APP)",
+    )
+
+
+def add_number(parser: Parser, text: str) -> None:
+    """The number by which people call an effect, or a request."""
+    completes(parser.add_argument("number", metavar="NUMBER", type=int, help=text), "none")
 
 
 def add_ref(parser: Parser, text: str, *, name: str = "ref", default: str | None = None) -> None:

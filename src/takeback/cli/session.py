@@ -54,6 +54,7 @@ class Session:
                 tenant=self.args.tenant or "default",
                 actor=self.args.actor or _login_name(),
                 key=self._key(),
+                approvers=_approvers(),
                 create=create,
             )
         return self._repo
@@ -92,11 +93,22 @@ class Session:
             self.out.note(f"{thread.name!r} is a new thread")
         return thread
 
-    def again(self, *words: str) -> str:
-        """A command on the same store and thread, as one would type it."""
-        given = [("--db", self.args.db), ("--thread", self.args.thread), ("--tenant", self.args.tenant)]
+    def again(self, *words: str, thread: str | None = None) -> str:
+        """A command on the same store and thread, as one would type it; or on another thread."""
+        named = self.args.thread if thread in (None, self.named) else thread
+        given = [("--db", self.args.db), ("--thread", named), ("--tenant", self.args.tenant)]
         options = [word for name, value in given if value for word in (name, value)]
         return shlex.join(["takeback", *options, *words])
+
+    def load_app(self) -> bool:
+        """Import the module that declares the tools, if one is named; what it prints is no output of ours."""
+        from takeback.worker import load
+
+        app = getattr(self.args, "app", None) or os.environ.get("TAKEBACK_APP")
+        if app:
+            with self.out.aside():
+                load(app)
+        return bool(app)
 
     def interactive(self) -> bool:
         """Whether there is somebody to ask."""
@@ -129,6 +141,14 @@ class Session:
         if not key:
             raise BadRequest(f"{where} holds no key", hint="A signing key is any secret text or bytes")
         return key
+
+
+def _approvers() -> list[bytes]:
+    """The public keys of those who may grant: files, as PATH names folders."""
+    from takeback.cli.values import public_key
+
+    named = os.environ.get("TAKEBACK_APPROVERS", "").split(os.pathsep)
+    return [public_key(name) for name in named if name]
 
 
 def _default_place() -> str:

@@ -33,7 +33,7 @@ def add(to: Commands) -> None:
         "keygen",
         make_keys,
         "trust",
-        "Make an Ed25519 key pair for seals",
+        "Make an Ed25519 key pair for seals and approvals",
         more="Writes FILE, which only you can read, and FILE.pub for whoever verifies. Writes over nothing.",
         example="takeback keygen seal.key",
     )
@@ -126,7 +126,9 @@ def make_keys(session: Session) -> int:
     if out.json:
         out.document({"private": name, "public": name + ".pub"})
     else:
-        out.line("private key  ", (name, "bold"), "  (signs seals; keep it away from the store)")
+        out.line(
+            "private key  ", (name, "bold"), "  (signs seals and approvals; keep it away from the store)"
+        )
         out.line("public key   ", (name + ".pub", "bold"), "  (checks them; give it to whoever verifies)")
     return 0
 

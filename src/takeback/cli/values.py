@@ -27,6 +27,16 @@ def assignment(text: str, option: str) -> tuple[str, Any]:
         ) from None
 
 
+def numbers(text: str | None, option: str) -> list[int]:
+    """`2,5`: the numbers by which effects are called."""
+    found = [part.strip().lstrip("#") for part in (text or "").split(",") if part.strip()]
+    if text is not None and not (found and all(part.isdecimal() for part in found)):
+        raise _bad(
+            f"{option} {text!r} names no effects", f"By number: {option} 2,5 (`takeback effects list`)"
+        )
+    return [int(part) for part in found]
+
+
 def pairs(texts: list[str], option: str) -> dict[str, Any]:
     """`key=value` each; a value that is JSON is that, anything else is text."""
     return dict(_pair(text, option) for text in texts)

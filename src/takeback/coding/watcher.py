@@ -61,7 +61,7 @@ def main() -> int:
     os.close(reading)
     os.setsid()
     try:
-        serve(root, folder, ready=lambda: _tell(writing))
+        serve(root, folder, ready=lambda: _tell(writing), make=_station)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -69,12 +69,18 @@ def main() -> int:
     os._exit(0)
 
 
+def _station(root: str, folder: str) -> Station:
+    from takeback.coding.station import Workshop
+
+    return Workshop(root, folder)
+
+
 def serve(
     root: str,
     folder: str,
     *,
     ready: Callable[[], None] = lambda: None,
-    make: Callable[[str, str], Station] | None = None,
+    make: Callable[[str, str], Station],
     idle: float | None = None,
 ) -> None:
     """Listen until nobody has asked anything for long. Whoever calls holds the lock."""
@@ -85,8 +91,6 @@ def serve(
     with _listening(path) as listener:
         # First the socket, then the store and the sweep: whoever asks meanwhile is queued, not turned away.
         ready()
-        if make is None:
-            from takeback.coding.station import Workshop as make  # noqa: N813 (a class in a function's place)
         _say(f"watching {root}")
         try:
             station = make(root, folder)
@@ -103,9 +107,10 @@ def serve(
 def _loop(listener: socket.socket, station: Station, idle: float) -> None:
     last, stirred = time.monotonic(), False
     while True:
-        waits = [listener, *([fd] if not stirred and (fd := station.fileno()) is not None else [])]
+        changes = None if stirred else station.fileno()
+        waits = [listener.fileno(), *([] if changes is None else [changes])]
         readable, _, _ = select.select(waits, [], [], _QUIET if stirred else min(idle, 5.0))
-        if listener in readable:
+        if listener.fileno() in readable:
             link, _ = listener.accept()
             with link:
                 if not _answer(link, station):

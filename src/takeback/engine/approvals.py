@@ -130,8 +130,14 @@ def decide(
     return done
 
 
-def answer(book: Book, asked: ApprovalCell, value: bytes, by: str | None) -> ApprovalCell:
-    """A question's answer; it is kept for whenever the question is asked again."""
+def answer(ctx: Context, book: Book, asked: ApprovalCell, value: bytes, by: str | None) -> ApprovalCell:
+    """A question's answer; it is kept for whenever the question is asked again. Who asked does not give it,
+    where that is known."""
+    if by and by in (asked.asked_by, _agent(ctx, asked)):
+        raise NotForAgents(
+            f"{by} asked question #{asked.number}, and who asks does not answer",
+            hint="Name who answers: actor=, or --actor",
+        )
 
     def change() -> Change:
         now = book.approvals[asked.id]

@@ -196,7 +196,10 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
         elif now.state == "undo_unknown":
             state = "undone" if happened else "done"
         else:
-            raise Undecided(f"#{now.number} is {now.state}: there is nothing to resolve", hint=None)
+            raise Undecided(
+                f"#{now.number} ({now.shown}) is {now.state}: there is nothing to resolve",
+                hint=f"`takeback effects show {now.number}` tells what is known of it",
+            )
         said = Decision(f"resolved {now.state}: {'happened' if happened else 'did not'}", by, clock)
         settled = _replace(settle(_replace(now, dirty=False), state, book), decisions=[*now.decisions, said])
         return Change([settled], answer=settled, rows=[ctx.audit_of("effect.resolved", settled, by)])

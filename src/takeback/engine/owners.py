@@ -36,6 +36,11 @@ def holds(owner: str, lease_us: int, now_us: int) -> bool:
     return _began(int(pid)) == began
 
 
+def ours(owner: str) -> bool:
+    """Whether a session of this process had it."""
+    return owner.rpartition("|")[0] == _process()
+
+
 def described(owner: str) -> str:
     """The worker, for people."""
     host, pid, *_ = [*owner.split("|"), "", ""]

@@ -20,6 +20,16 @@ GROUPS = (
     "never",
 )  # fmt: skip
 _LAST = 2**63 - 1
+_DIFFERS = {
+    "decide": "may stand: nobody knows",
+    "blocked": "is in flight",
+    "compensate": "stands, and this history does not know of it",
+    "stays": "stands, and this history does not know of it",
+    "orphan": "stands, and no step claimed it",
+    "shared": "stands for a fork, and this history does not know of it",
+    "local": "ran here, and this history does not know of it",
+    "missing": "was taken back, and this history counts on it",
+}
 
 
 class Wish(msgspec.Struct, frozen=True):
@@ -125,6 +135,16 @@ class EffectsPart:
         }
 
 
+class Differences(EffectsPart):
+    """What stands and a history does not know of, and what it counts on and is gone."""
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        said = [
+            f"{_named(e)} {words}" for group, words in _DIFFERS.items() for e in self.groups.get(group, [])
+        ]
+        return said[:limit]
+
+
 def effects_of(ctx: Context, book: Book, tip: Tip, move: Move, wish: Wish) -> EffectsPart:
     """What a move does to effects; a merge does nothing to them, a revert names what it leaves."""
     if move.kind == "merge" or not book.effects:
@@ -139,7 +159,7 @@ def discrepancies(ctx: Context, book: Book, tip: Tip) -> EffectsPart:
     """What stands and the head does not know of, and the other way round."""
     groups = _groups(ctx, book, tip, tip.pointer, Wish()) if book.effects else {}
     groups.pop("same", None)
-    return EffectsPart(groups, Wish(effects=False))
+    return Differences(groups, Wish(effects=False))
 
 
 def doing(handler: str) -> str:

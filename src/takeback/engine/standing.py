@@ -10,9 +10,19 @@ import msgspec
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change, believed
 from takeback.engine.context import Context, Tip
+from takeback.engine.plans import doing
 from takeback.engine.steps import Session
 from takeback.errors import BadRequest, NotFound
-from takeback.model.ledger import ApprovalCell, BudgetCell, Effect, Entry, ThreadCell, args_hash, slot
+from takeback.model.ledger import (
+    ApprovalCell,
+    BudgetCell,
+    Effect,
+    Entry,
+    PlanLine,
+    ThreadCell,
+    args_hash,
+    slot,
+)
 
 RIGHTS = ("deny", "guard", "allow")
 
@@ -32,6 +42,28 @@ def numbered(book: Book, number: int) -> Effect:
     if found is None:
         raise NotFound(f"there is no effect #{number}", hint="`takeback effects list`")
     return found
+
+
+def notes(book: Book, uid: bytes) -> dict[int, list[str]]:
+    """Version → what it did to the world: the calls of its step, and what its plan took back or did again."""
+    found: dict[int, list[str]] = {}
+    for effect in sorted(book.effects.values(), key=lambda e: e.number):
+        state = "" if effect.state == "done" else f", {effect.state.replace('_', ' ')}"
+        for use in effect.uses:
+            if use.thread == uid:
+                found.setdefault(use.version, []).append(f"#{effect.number} ({effect.shown}){state}")
+    for plan in book.plans.values():
+        if plan.thread == uid and plan.version is not None:
+            said = [_line_note(book.effects[each.effect], each) for each in plan.lines]
+            found.setdefault(plan.version, []).extend(text for text in said if text)
+    return found
+
+
+def _line_note(effect: Effect, line: PlanLine) -> str:
+    named = f"#{effect.number} ({effect.shown})"
+    if line.state != "done":
+        return f"{named} left as it is" if line.state == "accepted" else ""
+    return f"{doing(line.handler)} {named}" if line.do == "undo" else f"does {named} again"
 
 
 def say(book: Book, tip: Tip, **fields: Any) -> None:

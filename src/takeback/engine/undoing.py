@@ -25,7 +25,10 @@ def undoing(effect: Effect, clock: int, owner: str) -> Effect:
         effect.state in ("undoing", "undo_unknown") and effect.undo_safe
     )
     if not allowed:
-        raise Undecided(f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be undone")
+        raise Undecided(
+            f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be undone",
+            hint=f"`takeback effects show {effect.number}` tells what is known of it",
+        )
     return _replace(effect, state="undoing", executor=owner, deadline_us=clock + TIMEOUT_US)
 
 
@@ -36,7 +39,10 @@ def redoing(effect: Effect, clock: int, owner: str) -> Effect:
     if effect.state == "undone":
         effect = _replace(effect, redo=effect.redo + 1, first_us=clock, dirty=False)
     elif not (effect.state == "begun" and effect.repeat == "keyed" and remembered):
-        raise Undecided(f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be done again")
+        raise Undecided(
+            f"#{effect.number} ({effect.shown}) is {effect.state} and cannot be done again",
+            hint=f"`takeback effects show {effect.number}` tells what is known of it",
+        )
     return _replace(
         effect, state="begun", attempts=effect.attempts + 1, intent_us=clock, executor=owner,
         deadline_us=clock + TIMEOUT_US,
@@ -88,7 +94,13 @@ def undo_alone(book: Book, effect: Effect, hands: Hands) -> Effect:
     finally:
         owners.release(owner)
     if done.state != "undone":
-        raise Undecided(f"#{done.number} ({done.shown}) is {done.state}: {done.error}")
+        raise Undecided(
+            f"#{done.number} ({done.shown}) is {done.state}: {done.error}",
+            hint="Try again"
+            if done.state == "undo_failed"
+            else f"`takeback effects resolve {done.number} --happened` or --did-not, when you know whether "
+            "the undo did",
+        )
     return done
 
 
@@ -99,7 +111,10 @@ def undone_by_hand(ctx: Context, book: Book, effect: Effect, by: str | None) -> 
     def decide() -> Change:
         now = book.effects[effect.id]
         if now.state not in ("done", "undo_failed", "undo_unknown"):
-            raise Undecided(f"#{now.number} ({now.shown}) is {now.state}: there is nothing to take back")
+            raise Undecided(
+                f"#{now.number} ({now.shown}) is {now.state}: there is nothing to take back",
+                hint=f"`takeback effects show {now.number}` tells what is known of it",
+            )
         said = Decision(f"resolved {now.state}: undone by hand", by, book.clock())
         clean = _replace(now, dirty=False, decisions=[*now.decisions, said])
         gone = settled_undo(clean, "undone", book, None)
