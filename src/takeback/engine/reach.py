@@ -14,14 +14,20 @@ below = references
 """The digests that an object names."""
 
 
+GIT, _DIGEST = "takeback.git", 32
+"""The key in a version's metadata under which it remembers a git repository: by the digest of what it said."""
+
+
 def roots(checkpoint: Checkpoint) -> list[bytes]:
     """The state, what its step closed with, and the files."""
     return [*state(checkpoint), *files(checkpoint)]
 
 
 def state(checkpoint: Checkpoint) -> list[bytes]:
-    """The state, and what its step closed with."""
-    return [checkpoint.state_root, checkpoint.uses] if checkpoint.uses else [checkpoint.state_root]
+    """The state, what its step closed with, and what it says of a git repository."""
+    found = [checkpoint.state_root, checkpoint.uses] if checkpoint.uses else [checkpoint.state_root]
+    git = checkpoint.meta.get(GIT)
+    return [*found, git] if isinstance(git, bytes) and len(git) == _DIGEST else found
 
 
 def files(checkpoint: Checkpoint) -> list[bytes]:
