@@ -141,7 +141,7 @@ class Step(Generic[S]):
     _base: Tip | None
 
     def _begin(self) -> None:
-        self._base, self.state = self._thread._begin()
+        self._base, self.state = self._thread._begin(self.label)
         if self._base is None:
             return
         self._session = self._entered(self._base)

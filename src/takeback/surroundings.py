@@ -75,7 +75,11 @@ class GitPart:
         return f"takes git back: {shown}" if self.takes else f"git stays: {shown}"
 
     def lines(self, limit: int | None = None) -> list[str]:
-        tail = "taken back, its commits are kept under refs/takeback" if self.takes else "stays; --git takes it back"
+        tail = (
+            "taken back, its commits are kept under refs/takeback"
+            if self.takes
+            else "stays; --git takes it back"
+        )
         return [f"git: {line} ({tail})" for line in self.moved[:limit]]
 
     def as_dict(self) -> dict[str, Any]:

@@ -169,7 +169,9 @@ class Workshop:
         traceback.print_exc()
         sys.stderr.flush()
         with open(os.path.join(self.folder, places.FAILURES), "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {what}: {told}\n".replace("\n", " ").strip() + "\n")
+            file.write(
+                f"{time.strftime('%Y-%m-%d %H:%M:%S')} {what}: {told}\n".replace("\n", " ").strip() + "\n"
+            )
         return f"takeback: not recorded: {told}\n".encode()
 
 

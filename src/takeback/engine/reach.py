@@ -6,12 +6,15 @@ from collections.abc import Iterable
 
 from takeback.model import ledger
 from takeback.model.ledger import ApprovalCell, Effect
+from takeback.model.manifest import nodes as manifest
 from takeback.model.records import Checkpoint
 from takeback.model.tree.walk import references
 from takeback.storage.base import Cell
 
-below = references
-"""The digests that an object names."""
+
+def below(payload: bytes) -> list[bytes]:
+    """The digests that an object names."""
+    return manifest.references(payload) if manifest.owns(payload) else references(payload)
 
 
 GIT, _DIGEST = "takeback.git", 32

@@ -143,6 +143,12 @@ class MissingExtra(BadRequest):
     kind = "missing_extra"
 
 
+class WorkspaceRefused(BadRequest):
+    """A directory that is not attached as it was asked: too large a place, in use, or inside another."""
+
+    kind = "workspace_refused"
+
+
 # --- it is not there ----------------------------------------------------------------------------------
 
 
@@ -162,6 +168,18 @@ class UnknownLabel(NotFound):
     """The thread has no such label."""
 
     kind = "unknown_label"
+
+
+class WorkspaceMissing(NotFound):
+    """A workspace whose directory is gone, was moved, or is another now."""
+
+    kind = "workspace_missing"
+
+
+class UnknownFile(NotFound):
+    """The checkpoint holds no such file."""
+
+    kind = "unknown_file"
 
 
 class Removed(NotFound):
@@ -214,6 +232,12 @@ class PlanStale(Moved):
     """What the plan looked at has changed since; make a new plan."""
 
     kind = "plan_stale"
+
+
+class FilesMoved(Moved):
+    """Files are not as they were seen: looked at again, they may be captured or put back."""
+
+    kind = "files_moved"
 
 
 class NothingToUndo(Moved):
@@ -291,6 +315,18 @@ class WatcherFailed(StoreError):
     kind = "watcher_failed"
 
 
+class WorkspaceFailed(StoreError):
+    """Files could not be read or put back; the message says which, and what the workspace holds now."""
+
+    kind = "workspace_failed"
+
+
+class WorkspaceBusy(StoreError):
+    """Another process is capturing or restoring the workspace for too long."""
+
+    kind = "workspace_busy"
+
+
 class UnknownOutcome(StoreError):
     """A write whose outcome could not be found out."""
 
@@ -348,6 +384,7 @@ __all__ = [
     "EffectUnknown",
     "EffectUnreadable",
     "EffectsDenied",
+    "FilesMoved",
     "ForkedProcess",
     "GitRefused",
     "HandlerMissing",
@@ -391,11 +428,16 @@ __all__ = [
     "Unacknowledged",
     "Undecided",
     "UnknownCheckpoint",
+    "UnknownFile",
     "UnknownLabel",
     "UnknownOutcome",
     "UnknownThread",
     "Unstorable",
     "WatcherFailed",
+    "WorkspaceBusy",
+    "WorkspaceFailed",
+    "WorkspaceMissing",
+    "WorkspaceRefused",
     "WrongOwner",
     "WrongThread",
 ]
