@@ -52,7 +52,7 @@ class Session:
             self._repo = takeback.open(
                 place.url,
                 tenant=self.args.tenant or "default",
-                actor=self.args.actor or _login_name(),
+                actor=self.args.actor or places.login_name(),
                 key=self._key(),
                 approvers=_approvers(),
                 create=create,
@@ -163,12 +163,3 @@ def _make_folder(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be made: {error.strerror}", hint="Give another --db") from None
-
-
-def _login_name() -> str | None:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container's user may have no name: then nobody is named
-        return None

@@ -8,11 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-import takeback
 from takeback import places
 from takeback.coding import events
 from takeback.coding.events import Event
@@ -46,7 +44,7 @@ class Workshop:
         try:
             known: dict[str, Callable[[list[str], bytes], bytes]] = {
                 "hook": self._hook, "capture": self._capture, "changed": self._changed,
-                "settled": self._settled, "run": self._run, "status": self._status,
+                "run": self._run, "status": self._status,
             }  # fmt: skip
             if words[0] not in known:
                 return b"1\nthe watcher knows no request " + words[0].encode()
@@ -78,11 +76,12 @@ class Workshop:
         event = events.read(words[0], body, self.root)
         if event.only_looks:
             return b""
-        handler = {
-            "begins": self._begins, "ends": self._ends, "prompt": self._prompt, "opens": self._opens,
-            "rests": self._rests,
-        }[event.kind]  # fmt: skip
-        return handler(event)
+        if event.kind == "begins":
+            return self._begins(event)
+        if event.kind == "ends":
+            return self._ends(event)
+        self._over(event)
+        return self._tell(event) if event.kind in ("prompt", "opens") else b""
 
     def _begins(self, event: Event) -> bytes:
         self._catch_up(f"before {event.label}")
@@ -97,20 +96,8 @@ class Workshop:
         self.project.capture(event.agent, label, event.meta())
         return b""
 
-    def _prompt(self, event: Event) -> bytes:
-        self._over(event)
-        return self._tell(event)
-
-    def _opens(self, event: Event) -> bytes:
-        self._over(event)
-        return self._tell(event)
-
-    def _rests(self, event: Event) -> bytes:
-        self._over(event)
-        return b""
-
     def _over(self, event: Event) -> None:
-        """A turn has ended, or one begins: calls of this conversation that were not heard of any more ended."""
+        """A turn has ended, or one begins: so have calls of this conversation that were not heard of again."""
         self._catch_up("between turns")
         self._calls = {key: call for key, call in self._calls.items() if key[0] != event.conversation}
 
@@ -126,7 +113,8 @@ class Workshop:
     def _tell(self, event: Event) -> bytes:
         """What people took back since this conversation was last told."""
         thread = self.project.thread.refresh()
-        said = _taken_back(self.project, self._told.version(event.conversation))
+        since = self._told.version(event.conversation)
+        said = None if since is None else self.project.taken_back(since)
         self._told.keep(event.conversation, thread.version)
         return b"" if said is None else events.context(event, said)
 
@@ -138,11 +126,8 @@ class Workshop:
         return str(self.project.thread.version).encode()
 
     def _changed(self, _: list[str], __: bytes) -> bytes:
-        return self.project.changed()
-
-    def _settled(self, words: list[str], _: bytes) -> bytes:
-        self.project.settled(int(words[0]))
-        return b""
+        changed, settled = self.project.changed()
+        return msgspec.msgpack.encode([[*changed.paths], changed.everything, changed.mark, settled])
 
     def _run(self, words: list[str], body: bytes) -> bytes:
         """`run begin PID` and `run end PID`, with the command's name as the body."""
@@ -199,13 +184,6 @@ class _Told:
         os.replace(file.name, self._path)
 
 
-def _taken_back(project: Project, since: int | None) -> str | None:
-    """In plain words for an agent; None when nothing was, or the conversation is new here."""
-    if since is None:
-        return None
-    return project.taken_back(since)
-
-
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -214,6 +192,3 @@ def _lives(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-_ = takeback, Any
