@@ -5,8 +5,11 @@ Branches stay where they are unless a caller asks; what a shell did elsewhere ca
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from takeback.engine import reach
 from takeback.errors import BadRequest
@@ -85,6 +88,10 @@ class GitPart:
     def as_dict(self) -> dict[str, Any]:
         return {"part": self.name, "moved": self.moved, "taken_back": self.takes}
 
+    def meta(self) -> dict[str, Any]:
+        """What the version that a plan makes says of the repository."""
+        return self.repository.meta(self.target if self.takes else self.now)
+
     def take_back(self, mark: str) -> list[str]:
         """Set branches, HEAD and index back; the refs under which what they left is kept."""
         if not self.takes or not self.moved:
@@ -112,6 +119,46 @@ class ShellPart:
 
     def as_dict(self) -> dict[str, Any]:
         return {"part": self.name, "commands": self.count}
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """A version's files as a commit."""
+
+    commit: str
+    version: int
+    files: int
+    left_out: dict[str, str]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "commit": self.commit, "version": self.version, "files": self.files, "left_out": self.left_out,
+        }  # fmt: skip
+
+
+def export_commit(thread: Thread[Any], ref: Any, branch: str) -> Exported:
+    """Write the files of a version as a commit on a new branch of the workspace's repository."""
+    root, checkpoint = root_of(thread), thread.at(ref).checkpoint
+    repository = None if root is None else Repository(thread, root)
+    if repository is None or repository.now() is None:
+        raise BadRequest("there is no git repository in the workspace", thread=thread.name)
+    facts = repository.at(checkpoint)
+    held = thread.files(checkpoint)
+    left, files = dict(held.left_out), list[git_program.File]()
+    for path, entry in held.items():
+        raw = os.fsencode(path)
+        if b".git" in raw.split(b"/"):
+            left[path] = "git keeps nothing of that name"
+        elif entry.is_dir:
+            continue
+        elif entry.is_file:
+            mode = "100755" if entry.mode & 0o100 else "100644"
+            files.append(git_program.File(raw, mode, held.read(path)))
+        else:
+            files.append(git_program.File(raw, "120000", entry.data))
+    message = f"{checkpoint.step or checkpoint.reason or checkpoint.kind}\n\ntakeback: {checkpoint.id}\n"
+    parent = facts.commit if facts is not None else None
+    sha = git_program.export(repository.root, branch, files, message, parent)
+    return Exported(sha, checkpoint.version, len(files), left)
 
 
 def root_of(thread: Thread[Any]) -> str | None:

@@ -1,7 +1,8 @@
-"""The commands for coding agents: install."""
+"""The commands for coding agents: install, run."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,60 @@ def add(to: Commands) -> None:
     parser.add_argument("--uninstall", action="store_true", help="take it out again")
     parser.add_argument("--plan", action="store_true", help="only print what it would do")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    run = to.add(
+        "run",
+        run_command,
+        "agents",
+        "Run any command, and be able to take back what it does to files",
+        more="The files of this directory (of the repository around it) are captured before the command "
+        "begins, whenever it rests, and after it has ended. Nothing has to be configured: the store and the "
+        "thread are found, or made. The terminal is the command's, and its exit code is ours. What you "
+        "change yourself meanwhile counts as the command's.",
+        example="takeback run claude",
+    )
+    run.add_argument("--force", action="store_true", help="also in the root or the home directory")
+    words = run.add_argument("words", metavar="COMMAND", nargs=argparse.REMAINDER, help="the command to run")
+    completes(words, "none")
+
+
+def run_command(session: Session) -> int:
+    """Tell the watcher, run it, tell the watcher; the command's exit code."""
+    from takeback import places
+    from takeback.cli import files
+    from takeback.coding import client, running
+    from takeback.errors import BadRequest
+
+    words = session.args.words[1:] if session.args.words[:1] == ["--"] else session.args.words
+    if not words:
+        raise BadRequest("there is no command to run", hint="For example `takeback run claude`")
+    around = session.place().workspace
+    if around is None:
+        if not session.place().ours:
+            raise BadRequest("run keeps a directory's own store", hint="Leave --db and TAKEBACK_DB out")
+        around = client.enrol(places.project_of(os.getcwd()), force=session.args.force)
+    files.told_failures(session, around[1])
+    name, pid = os.path.basename(words[0]), os.getpid()
+    before = int(client.asked(*around, f"run begin {pid}\n{name}".encode()))
+    try:
+        code = running.run(words, {"TAKEBACK_RUN": str(pid)})
+    finally:
+        after = int(client.asked(*around, f"run end {pid}\n{name}".encode()))
+    _tell_run(session, before, after)
+    return code
+
+
+def _tell_run(session: Session, before: int, after: int) -> None:
+    """What the command did to files, for who looks on; the command's own output is left alone."""
+    from takeback.cli.files import brief
+
+    if before == after:
+        session.out.note("no file has changed")
+        return
+    thread = session.thread()
+    ends = [thread.at(version).checkpoint for version in (before, after)]
+    session.out.note(f"versions {before + 1} to {after} of {thread.name}: {brief(thread, *ends)}")
+    session.out.note(f"`takeback undo` takes the last one back, `takeback rollback {before}` all of it")
 
 
 def install(session: Session) -> int:

@@ -36,6 +36,14 @@ def ask(root: str, folder: str, request: bytes) -> bytes:
         pause = min(2 * pause, 0.2)
 
 
+def asked(root: str, folder: str, request: bytes) -> bytes:
+    """The answer alone; what went wrong is an error."""
+    code, _, said = ask(root, folder, request).partition(b"\n")
+    if code != b"0":
+        raise WatcherFailed(said.decode(errors="replace").strip().removeprefix("takeback: "))
+    return said
+
+
 def enrol(root: str, *, force: bool = False) -> tuple[str, str]:
     """Give a directory its folder, from which it is found again; refuses what nobody means."""
     refuse_wide(root, force=force)

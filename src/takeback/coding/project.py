@@ -1,4 +1,4 @@
-"""A directory that takeback looks after for people and their coding agents: its store, thread and workspace."""
+"""A directory that takeback looks after for people and coding agents: its store, thread and workspace."""
 
 from __future__ import annotations
 
@@ -75,15 +75,22 @@ class Project:
         steps = [c.step or c.reason or f"version {c.version}" for c in own]
         return _sentence(f"The user ({who})", steps, reasons, self._files_since(since))
 
+    def commit(self, reason: str | None, actor: str | None, meta: dict[str, Any]) -> Checkpoint:
+        """A version of the files as they are, which undo takes back as one."""
+        facts = self.repository.now()
+        said = meta | self.repository.meta(facts)
+        self.thread.refresh()
+        made = self.thread.commit(
+            self.thread.state, reason=reason, actor=actor, meta=said, on_conflict="merge"
+        )
+        self._facts = facts
+        return made
+
     def describe(self) -> dict[str, Any]:
-        """What the watcher says of itself."""
-        directory = self.workspace.directory
-        return {
-            "thread": self.thread.name,
-            "version": self.thread.version,
-            "watching": directory.watcher is not None,
-            "missed_by_watching": directory.missed,
-        }
+        """The thread, and the workspace as it is now."""
+        self.thread.refresh()
+        statuses = [self.workspace.status().as_dict()]
+        return {"thread": self.thread.name, "version": self.thread.version, "workspaces": statuses}
 
     def close(self) -> None:
         self.repo.close()

@@ -44,7 +44,7 @@ class Workshop:
         try:
             known: dict[str, Callable[[list[str], bytes], bytes]] = {
                 "hook": self._hook, "capture": self._capture, "changed": self._changed,
-                "run": self._run, "status": self._status,
+                "run": self._run, "status": self._status, "commit": self._commit,
             }  # fmt: skip
             if words[0] not in known:
                 return b"1\nthe watcher knows no request " + words[0].encode()
@@ -97,7 +97,7 @@ class Workshop:
         return b""
 
     def _over(self, event: Event) -> None:
-        """A turn has ended, or one begins: so have calls of this conversation that were not heard of again."""
+        """A turn has ended, or one begins: so have its calls that were not heard of again."""
         self._catch_up("between turns")
         self._calls = {key: call for key, call in self._calls.items() if key[0] != event.conversation}
 
@@ -125,6 +125,11 @@ class Workshop:
         self._catch_up(" ".join(words) or "before a command")
         return str(self.project.thread.version).encode()
 
+    def _commit(self, _: list[str], body: bytes) -> bytes:
+        """A person's version of the files as they are."""
+        said = msgspec.json.decode(body)
+        return str(self.project.commit(said["reason"], said["actor"], said["meta"]).version).encode()
+
     def _changed(self, _: list[str], __: bytes) -> bytes:
         changed, settled = self.project.changed()
         return msgspec.msgpack.encode([[*changed.paths], changed.everything, changed.mark, settled])
@@ -141,7 +146,7 @@ class Workshop:
         return str(self.project.thread.version).encode()
 
     def _status(self, _: list[str], __: bytes) -> bytes:
-        said = {"pid": os.getpid(), "root": self.root, "runs": [run.name for run in self._runs.values()]}
+        said = {"pid": os.getpid(), "runs": [run.name for run in self._runs.values()]}
         return msgspec.json.encode(said | self.project.describe())
 
     def _failed(self, what: str, error: Exception) -> bytes:

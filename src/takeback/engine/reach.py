@@ -18,7 +18,7 @@ def below(payload: bytes) -> list[bytes]:
 
 
 GIT, _DIGEST = "takeback.git", 32
-"""The key in a version's metadata under which it remembers a git repository: by the digest of what it said."""
+"""Where a version's metadata has the digest of what a git repository said."""
 
 
 def roots(checkpoint: Checkpoint) -> list[bytes]:
