@@ -143,7 +143,8 @@ def export_commit(thread: Thread[Any], ref: Any, branch: str) -> Exported:
         raise BadRequest("there is no git repository in the workspace", thread=thread.name)
     facts = repository.at(checkpoint)
     held = thread.files(checkpoint)
-    left, files = dict(held.left_out), list[git_program.File]()
+    left = {path: why for path, why in held.left_out.items() if path != ".git"}
+    files: list[git_program.File] = []
     for path, entry in held.items():
         raw = os.fsencode(path)
         if b".git" in raw.split(b"/"):

@@ -85,8 +85,8 @@ def _tell_run(session: Session, before: int, after: int) -> None:
         return
     thread = session.thread()
     ends = [thread.at(version).checkpoint for version in (before, after)]
-    session.out.note(f"versions {before + 1} to {after} of {thread.name}: {brief(thread, *ends)}")
-    session.out.note(f"`takeback undo` takes the last one back, `takeback rollback {before}` all of it")
+    session.out.note(f"{brief(thread, *ends)}: versions {before + 1} to {after} of {thread.name}")
+    session.out.note(f"`takeback rollback {before}` takes all of it back, `takeback undo` the last of it")
 
 
 def install(session: Session) -> int:

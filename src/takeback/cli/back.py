@@ -126,7 +126,8 @@ def roll_back(session: Session) -> int:
     args = session.args
     if args.files and args.scope:
         raise BadRequest("--files is --scope files", hint="Give one of the two")
-    plan = _prepared(session).plan_rollback(
+    thread = _prepared(session)
+    plan = thread.plan_rollback(
         args.ref,
         scope=["files"] if args.files else args.scope.split(",") if args.scope else None,
         redo=numbers(args.redo_effects, "--redo-effects"),
@@ -136,7 +137,7 @@ def roll_back(session: Session) -> int:
         ours=_side(args.ours),
         theirs=_side(args.theirs),
     )
-    return _carry_out(session, plan, asks=True)
+    return _carry_out(session, thread, plan, asks=True)
 
 
 def take_last_back(session: Session) -> int:
@@ -144,10 +145,11 @@ def take_last_back(session: Session) -> int:
 
     args = session.args
     redo, keep = numbers(args.redo_effects, "--redo-effects"), numbers(args.keep, "--keep")
-    plan = _prepared(session).plan_undo(
+    thread = _prepared(session)
+    plan = thread.plan_undo(
         args.bookmark, redo=redo, keep=keep, ours=_side(args.ours), theirs=_side(args.theirs)
     )
-    return _carry_out(session, plan, asks=False)
+    return _carry_out(session, thread, plan, asks=False)
 
 
 def bring_again(session: Session) -> int:
@@ -155,12 +157,14 @@ def bring_again(session: Session) -> int:
 
     args = session.args
     redo = numbers(args.redo_effects, "--redo-effects")
-    plan = _prepared(session).plan_redo(redo=redo, ours=_side(args.ours), theirs=_side(args.theirs))
-    return _carry_out(session, plan, asks=False)
+    thread = _prepared(session)
+    plan = thread.plan_redo(redo=redo, ours=_side(args.ours), theirs=_side(args.theirs))
+    return _carry_out(session, thread, plan, asks=False)
 
 
 def revert_one(session: Session) -> int:
-    return _carry_out(session, session.thread().plan_revert(session.args.ref), asks=True)
+    thread = session.thread()
+    return _carry_out(session, thread, thread.plan_revert(session.args.ref), asks=True)
 
 
 def _prepared(session: Session) -> Thread[Any]:
@@ -174,12 +178,11 @@ def _side(given: list[str] | None) -> bool | list[str]:
     return False if not given else True if "" in given else given
 
 
-def _carry_out(session: Session, plan: Plan, *, asks: bool) -> int:
+def _carry_out(session: Session, thread: Thread[Any], plan: Plan, *, asks: bool) -> int:
     """Show the plan, ask, do exactly that, and say how it is reversed; or only the first of these."""
     from takeback.cli.ask import confirmed, reason
     from takeback.surroundings import accompany
 
-    thread = session.thread()
     git = accompany(thread, plan, take_git=getattr(session.args, "git", False))
     if session.args.plan:
         show_plan(session, plan)
@@ -262,9 +265,8 @@ def _aim(plan: Plan) -> str:
     if plan.kind == "revert":
         return f"take version {target} of {thread} back, and keep what came after it"
     if plan.kind == "undo" and plan.undoes is not None:
-        return (
-            f"undo version {plan.undoes.version} of {thread} ({plan.undoes.kind}): back to version {target}"
-        )
+        what = plan.undoes.step or plan.undoes.kind
+        return f"undo version {plan.undoes.version} of {thread} ({what}): back to version {target}"
     if plan.kind == "redo":
         return f"redo on {thread}: forward to version {target}"
     return f"{'roll back' if plan.kind == 'rollback' else plan.kind} {thread} to version {target}"

@@ -234,6 +234,7 @@ def _print_facts(session: Session, c: Checkpoint, names: list[str], effects: lis
     from takeback.cli.words import ago, deed, local
 
     trace = " ".join(part for part in (c.trace_id, c.span_id) if part)
+    meta = {key: value for key, value in c.meta.items() if not key.startswith("takeback.")}
     session.out.facts(
         [
             ("thread", (c.thread, "bold")),
@@ -245,7 +246,7 @@ def _print_facts(session: Session, c: Checkpoint, names: list[str], effects: lis
             ("actor", c.actor),
             ("reason", c.reason),
             ("trace", trace),
-            ("metadata", dumps(c.meta, indent=None) if c.meta else None),
+            ("metadata", dumps(meta, indent=None) if meta else None),
             ("bookmark", c.bookmark),
             ("written by", c.build),
             *[("effect", (note, "magenta")) for note in effects],

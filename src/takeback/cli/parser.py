@@ -154,6 +154,7 @@ def build() -> RootParser:
         completions,
         doctor,
         effects,
+        files,
         guide,
         lines,
         log,
@@ -180,6 +181,7 @@ def build() -> RootParser:
     for family in (
         log,
         look,
+        files,
         make,
         back,
         *effectful,

@@ -139,7 +139,8 @@ class Session:
         latest = self.repo().latest()
         if latest is None:
             return None
-        self.out.note(f"on thread {latest.name!r}, the one written to last")
+        if self.place().workspace is None:
+            self.out.note(f"on thread {latest.name!r}, the one written to last")
         return latest.name
 
     def _key(self) -> bytes | None:

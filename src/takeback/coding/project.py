@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import takeback
 from takeback import places
+from takeback.engine.telling import BACK
 from takeback.errors import WorkspaceMissing
 from takeback.surroundings import SHELLS, Repository
 from takeback.workspace.watch import Changed, Watch
@@ -65,15 +66,19 @@ class Project:
 
     def taken_back(self, since: int) -> str | None:
         """What people took back after a version, in plain words for an agent."""
-        told = self.thread.refresh().taken_back_since(since)
+        back = [c for c in self._versions_since(since) if c.kind in BACK]
+        if not back or back[-1].before is None:
+            return None
+        # What it did since it was told last, and before the first of these, is lost too.
+        told = self.thread.taken_back_since(back[-1].before)
+        files = self._files_of(back)
         if told is None:
-            files = self._files_since(since)
-            return None if not files else _sentence("The user", [], "", files)
+            return None
         own = [c for c in told.versions if c.kind != "capture"]
         who = " and ".join(dict.fromkeys(c.actor or "the user" for c in told.operations))
         reasons = "; ".join(dict.fromkeys(c.reason for c in told.operations if c.reason))
         steps = [c.step or c.reason or f"version {c.version}" for c in own]
-        return _sentence(f"The user ({who})", steps, reasons, self._files_since(since))
+        return _sentence(f"The user ({who})", steps, reasons, files)
 
     def commit(self, reason: str | None, actor: str | None, meta: dict[str, Any]) -> Checkpoint:
         """A version of the files as they are, which undo takes back as one."""
@@ -107,8 +112,11 @@ class Project:
         return None
 
     def _attach(self) -> tuple[Thread[Any], Workspace]:
-        name = places.thread_name(self.root)
-        thread: Thread[Any] = self.repo.thread(name, initial={})
+        thread: Thread[Any] = self.repo.thread(places.thread_name(self.root))
+        if not thread.exists:
+            # The first version already knows where git's branches stand.
+            meta = Repository(thread, self.root).meta()
+            thread.commit({}, reason="takeback begins here", meta=meta)
         return thread, thread.workspace(self.root, watch=False)
 
     def _whole(self, thread: Thread[Any], workspace: Workspace) -> Workspace:
@@ -124,15 +132,20 @@ class Project:
             self._facts = facts
         return made
 
-    def _files_since(self, since: int) -> list[str]:
-        """What stands otherwise now because of operations that went back."""
-        from takeback.engine.telling import BACK
-
-        found: dict[str, None] = {}
-        for c in self.thread.history():
+    def _versions_since(self, since: int) -> list[Checkpoint]:
+        """Newest first."""
+        found = []
+        for c in self.thread.refresh().history():
             if c.version <= since:
                 break
-            if c.kind in BACK and c.before is not None:
+            found.append(c)
+        return found
+
+    def _files_of(self, back: list[Checkpoint]) -> list[str]:
+        """What stands otherwise now because of these operations."""
+        found: dict[str, None] = {}
+        for c in reversed(back):
+            if c.before is not None and c.files != self.thread.at(c.before).checkpoint.files:
                 found |= dict.fromkeys(change.name for change in self.thread.diff_files(c.before, c))
         return list(found)
 

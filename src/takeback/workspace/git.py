@@ -208,7 +208,7 @@ def told(root: str, before: Facts, after: Facts) -> list[str]:
             said.append(f"{move.noun} deleted")
         else:
             said.append(_moved(root, move, move.before, move.after))
-    if before.index != after.index:
+    if before.index != after.index and before.commit == after.commit:
         said.append("the index changed")
     return said
 
