@@ -22,7 +22,7 @@ _TOLD = 4000  # characters of what an agent is told
 class Event(msgspec.Struct, frozen=True):
     """Something that an agent has just done or is about to do."""
 
-    kind: str  # begins, ends, prompt, opens, rests: of a tool, a prompt, a session, a turn
+    kind: str  # begins or ends a tool call; prompt, opens (a session), rests (a turn); run (of a command)
     agent: str
     conversation: str
     name: str  # the agent's own name for it

@@ -95,7 +95,9 @@ def serve(
         try:
             station = make(root, folder)
         except Exception as error:
-            _refuse(listener, f"{type(error).__name__}: {error}")
+            from takeback.coding.notes import failed
+
+            _refuse(listener, failed(folder, "start", error))
             raise
         try:
             _loop(listener, station, seconds)
@@ -146,16 +148,15 @@ def _answer(link: socket.socket, station: Station) -> bool:
     return True
 
 
-def _refuse(listener: socket.socket, why: str) -> None:
+def _refuse(listener: socket.socket, why: bytes) -> None:
     """Those who are queued hear why there is no watcher, rather than start one that fails again."""
-    _say(f"could not begin: {why}")
-    listener.settimeout(0.5)
+    listener.settimeout(0.05)
     with contextlib.suppress(OSError):  # nobody is waiting any more, or they have left
         while True:
             link, _ = listener.accept()
             with link, contextlib.suppress(OSError):
                 _received(link)
-                link.sendall(b"1\n" + why.encode())
+                link.sendall(b"1\n" + why)
 
 
 def _received(link: socket.socket) -> bytes:
