@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from takeback.testing.postgres import fresh_url
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -37,9 +39,10 @@ _numbers = itertools.count(1)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and leave the user's own store out of reach before any test is imported."""
     config.addinivalue_line("markers", "soak: a long sweep; runs only with TAKEBACK_SOAK=1 (make soak)")
-    for name in [name for name in os.environ if name.startswith("TAKEBACK_") and name != "TAKEBACK_SOAK"]:
+    kept = ("TAKEBACK_SOAK", "TAKEBACK_TEST_POSTGRES")
+    for name in [name for name in os.environ if name.startswith("TAKEBACK_") and name not in kept]:
         del os.environ[name]
-    os.environ["XDG_DATA_HOME"] = _data.name
+    os.environ["XDG_DATA_HOME"] = os.environ["XDG_STATE_HOME"] = _data.name
 
 
 def pytest_unconfigure() -> None:
@@ -62,7 +65,15 @@ def data_home(monkeypatch: pytest.MonkeyPatch) -> str:
     """A data directory for this test alone: the latest thread of another test is never found in it."""
     home = os.path.join(_data.name, str(next(_numbers)))
     monkeypatch.setenv("XDG_DATA_HOME", home)
+    monkeypatch.setenv("XDG_STATE_HOME", home)
     return home
+
+
+@pytest.fixture
+def postgres_url() -> str:
+    """The address of a store that is not there yet, on a real PostgreSQL server that this process's tests
+    share. See `takeback.testing.postgres` for servers of a test's own."""
+    return fresh_url()
 
 
 @pytest.fixture

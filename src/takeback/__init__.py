@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from takeback.asking import Approval
     from takeback.calling import connection, effect_key
     from takeback.engine.changes import MISSING, Change
+    from takeback.engine.copy_report import CopyReport
     from takeback.engine.diff import Diff
     from takeback.engine.merge3 import MergeClash
     from takeback.engine.patch import DELETE
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         TakebackError,
         UnknownThread,
     )
+    from takeback.files import Workspace
     from takeback.model.ledger import Effect
     from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
     from takeback.plan import Plan, Receipt
@@ -63,6 +65,7 @@ _HOMES = {
     "takeback.asking": ("Approval",),
     "takeback.calling": ("connection", "effect_key"),
     "takeback.engine.changes": ("MISSING", "Change"),
+    "takeback.engine.copy_report": ("CopyReport",),
     "takeback.engine.diff": ("Diff",),
     "takeback.engine.merge3": ("MergeClash",),
     "takeback.engine.patch": ("DELETE",),
@@ -84,6 +87,7 @@ _HOMES = {
         "TakebackError",
         "UnknownThread",
     ),
+    "takeback.files": ("Workspace",),
     "takeback.model.ledger": ("Effect",),
     "takeback.model.records": ("AuditEntry", "Checkpoint", "ThreadInfo"),
     "takeback.plan": ("Plan", "Receipt"),
@@ -126,6 +130,7 @@ __all__ = [
     "Checkpoint",
     "Collected",
     "Conflict",
+    "CopyReport",
     "Diff",
     "Effect",
     "EffectStands",
@@ -158,6 +163,7 @@ __all__ = [
     "UnknownThread",
     "View",
     "Weight",
+    "Workspace",
     "__version__",
     "aopen",
     "connection",

@@ -155,19 +155,16 @@ def _put_back(directory: Directory, ctx: Context, before: bytes, after: bytes, p
     try:
         return directory.put_back(before, after, ctx, name=name)
     except OSError as error:
-        what = f"files cannot be put back: {error.strerror or error}"
         where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else directory.path
+        what = f"files cannot be put back: {where}: {error.strerror or error}"
     try:
         directory.put_back(after, before, ctx, name=name)
     except OSError as error:
         raise WorkspaceFailed(
             f"{what}; and what was changed before could not be taken back: {error.strerror}",
-            path=where,
             hint="When the cause is gone, `takeback recover` goes on with it",
         ) from None
-    raise WorkspaceFailed(
-        f"{what}; the workspace is as it was", path=where, hint="When the cause is gone, try again"
-    )
+    raise WorkspaceFailed(f"{what}; the workspace is as it was", hint="When the cause is gone, try again")
 
 
 # --- finding, and attaching
@@ -219,23 +216,22 @@ def record(ctx: Context, tip: Tip, cell: WorkspaceCell, action: str, actor: str 
 
 
 def user_of(ctx: Context, tip: Tip, cell: WorkspaceCell) -> User:
-    store = ctx.storage.info().uid + "/" + ctx.tenant
-    return User(store, shown(tip.info.uid), tip.info.name, cell.shared)
+    info = ctx.storage.info()
+    where = {"sqlite": os.path.realpath(info.location), "memory": f"pid:{os.getpid()}"}.get(info.kind, "")
+    return User(f"{info.uid}/{ctx.tenant}", shown(tip.info.uid), tip.info.name, cell.shared, where)
 
 
 def other_users(ctx: Context, tip: Tip, home: Home) -> list[User]:
-    """The other threads that use a directory; those of this store that are gone are not counted."""
-    store = ctx.storage.info().uid + "/" + ctx.tenant
-    found = []
-    for user in home.users().users:
-        if (user.store, user.thread) == (store, shown(tip.info.uid)):
-            continue
-        if user.store != store or _uses(ctx, user, home.root):
-            found.append(user)
-    return found
+    """The other threads that use a directory; those that are known to be gone are not counted."""
+    mine = (f"{ctx.storage.info().uid}/{ctx.tenant}", shown(tip.info.uid))
+    found = [user for user in home.users().users if (user.store, user.thread) != mine]
+    return [user for user in found if still_uses(ctx, user, home.root)]
 
 
-def _uses(ctx: Context, user: User, root: str) -> bool:
+def still_uses(ctx: Context, user: User, root: str) -> bool:
+    """Whether a thread uses a directory, as far as this store knows."""
+    if user.store != f"{ctx.storage.info().uid}/{ctx.tenant}":
+        return not user.gone
     tip = ctx.tip(user.name)
     if tip is None or shown(tip.info.uid) != user.thread:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from takeback.attached import (
     directory_of,
     other_users,
     record,
+    still_uses,
     this_host,
     user_of,
 )
@@ -70,7 +71,6 @@ class Workspace:
             raise WorkspaceMissing(
                 f"the workspace {self.name!r} lies on {self._cell.host}",
                 thread=self._thread.name,
-                path=self.path,
                 hint="Work there, or attach a directory of this machine: thread.workspace(path, name)",
             )
         return directory_of(self._thread._ctx, self._cell)
@@ -162,27 +162,27 @@ class Status(msgspec.Struct, frozen=True):
         }  # fmt: skip
 
 
-class Files(Mapping[str, Entry]):
-    """The files of one workspace as a checkpoint holds them, by path. Names that are no text have surrogates,
-    as everywhere in Python."""
+class Files:
+    """The files of one workspace as a checkpoint holds them, by path: `"a.py" in files`, `files["a.py"]`.
+    Names that are no text have surrogates, as everywhere in Python."""
 
     def __init__(self, ctx: Context, checkpoint: Checkpoint, workspace: str) -> None:
         self._ctx, self.checkpoint, self.workspace = ctx, checkpoint, workspace
-        digest = root_named(checkpoint.files, workspace)
-        if digest is None:
-            raise UnknownFile(
-                f"the checkpoint holds no files of {workspace!r}",
-                thread=checkpoint.thread,
-                checkpoint=checkpoint.version,
-            )
-        self._root = read.root_of(digest, ctx)
+        self._root = read.root_of(_manifest(checkpoint, workspace), ctx)
 
     def __getitem__(self, path: str | bytes) -> Entry:
-        raw = os.fsencode(path).strip(b"/")
-        found = read.find(self._root.tree, raw, self._ctx) if raw else None
+        found = self.get(path)
         if found is None:
             raise KeyError(path)
         return found
+
+    def __contains__(self, path: str | bytes) -> bool:
+        return self.get(path) is not None
+
+    def get(self, path: str | bytes) -> Entry | None:
+        """What stood at a path; None where nothing did."""
+        raw = os.fsencode(path).strip(b"/")
+        return read.find(self._root.tree, raw, self._ctx) if raw else None
 
     def __iter__(self) -> Iterator[str]:
         return (os.fsdecode(path) for path, _ in read.walk(self._root.tree, self._ctx))
@@ -190,7 +190,7 @@ class Files(Mapping[str, Entry]):
     def __len__(self) -> int:
         return sum(1 for _ in read.walk(self._root.tree, self._ctx))
 
-    def items(self) -> Any:
+    def items(self) -> list[tuple[str, Entry]]:
         """Paths with what stands there, in one walk."""
         return [(os.fsdecode(path), entry) for path, entry in read.walk(self._root.tree, self._ctx)]
 
@@ -207,7 +207,7 @@ class Files(Mapping[str, Entry]):
 
     def read(self, path: str | bytes) -> bytes:
         """The contents of a file."""
-        entry = self.get(os.fsdecode(path))
+        entry = self.get(path)
         if entry is None or not entry.is_file:
             what = "there is no file" if entry is None else "there is no file, but something else,"
             raise UnknownFile(
@@ -225,6 +225,17 @@ class Files(Mapping[str, Entry]):
             "files": {nodes.shown(os.fsencode(path)): entry_dict(entry) for path, entry in self.items()},
             "left_out": self.left_out,
         }  # fmt: skip
+
+
+def _manifest(checkpoint: Checkpoint, workspace: str) -> bytes:
+    found = root_named(checkpoint.files, workspace)
+    if found is None:
+        raise UnknownFile(
+            f"the checkpoint holds no files of {workspace!r}",
+            thread=checkpoint.thread,
+            checkpoint=checkpoint.version,
+        )
+    return found
 
 
 class FilesDiff:
@@ -342,7 +353,7 @@ def _refuse_large(tip: Tip, root: str, *, force: bool) -> None:
 def _refuse_nested(ctx: Context, tip: Tip, attached: Attached, home: Home, name: str) -> None:
     """Two workspaces that hold the same files would put them back twice."""
     mine = [os.fsdecode(cell.path) for cell in attached.cells() if cell.name != name]
-    theirs = [each.path for each in home.others() if any(_lives(ctx, each.path, u.store) for u in each.users)]
+    theirs = [each.path for each in home.others() if any(still_uses(ctx, u, each.path) for u in each.users)]
     for other in dict.fromkeys([*mine, *theirs]):
         if other == home.root or not os.path.isdir(other):
             continue
@@ -351,17 +362,5 @@ def _refuse_nested(ctx: Context, tip: Tip, attached: Attached, home: Home, name:
             raise _refused(tip, home.root, f"it lies {where} the workspace {other}", "Attach one of them")
 
 
-def _lives(ctx: Context, path: str, store: str) -> bool:
-    """Whether a use of a directory still counts: one of this store, if its thread still says so."""
-    if store != ctx.storage.info().uid + "/" + ctx.tenant:
-        return True
-    users = Home(path).users().users
-    return any(
-        (tip := ctx.tip(user.name)) is not None
-        and any(os.fsdecode(cell.path) == path for cell in Attached(ctx, tip.info).cells())
-        for user in users
-    )
-
-
 def _refused(tip: Tip, root: str, why: str, hint: str | None = None) -> WorkspaceRefused:
-    return WorkspaceRefused(f"{root} is not attached: {why}", thread=tip.info.name, path=root, hint=hint)
+    return WorkspaceRefused(f"{root} is not attached: {why}", thread=tip.info.name, hint=hint)

@@ -180,6 +180,15 @@ class Filing(Handle[S]):
         self._captured(Said(reason="changed outside of steps"), "capture")
         return self._need()
 
+    def _capture_failed(self, label: str, error: BaseException) -> None:
+        """What a step that failed left in the files is its own: recorded as that, so that going back takes it
+        back and keeps what others change from now on."""
+        try:
+            self.refresh()
+            self._captured(Said(step=label, reason=f"the step failed: {type(error).__name__}"), "capture")
+        except Exception as refused:  # the step's own error is the one to see; this one goes with it
+            error.add_note(f"takeback: the step's files were not captured: {refused}")
+
     def _born(self) -> Tip:
         """A thread that acts before it has a version comes into being with an empty state."""
         return self._need()

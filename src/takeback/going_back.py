@@ -208,14 +208,13 @@ class GoingBack(Filing[S]):
             self._refuse_unknown(book, acknowledge)
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
-        # Not read again: if the ledger moved since the plan was made, its guard says so.
         job = applying.Job(self._ctx, book, tip, move, plan.effects, said)
+        hands = Hands()
         if plan.files is not None:
             from takeback import putting_back
 
-            applying.ready(job, Hands(), acknowledge, wait)  # before the present is recorded for it
+            applying.ready(job, hands, acknowledge, wait)  # before the present is recorded for it
             job = putting_back.with_files(self, job, plan.files)
-        hands = Hands()
         self._tip, bookmark = applying.run(job, hands, acknowledge=acknowledge, wait=wait)
         return Receipt(self, plan, self._tip.head, bookmark, hands.kept_paths)
 

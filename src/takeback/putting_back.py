@@ -1,4 +1,4 @@
-"""Files in a plan: what it would do to directories that lie here, and recording the present before it does."""
+"""Files in a plan: what it would do to directories here, and recording the present before it does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def part_of(thread: GoingBack[Any], move: Move, wanted: Wanted, *, own: bool) ->
         notes += [
             f"the files of {name!r} lie on {host}, and stay" for name, host in attached.elsewhere().items()
         ]
-        return [FilesPart(ctx, planned, present, notes)]
+        return [FilesPart(ctx, planned, present, notes, seen.objects)]
 
 
 def with_files(thread: GoingBack[Any], job: Job, part: FilesPart) -> Job:

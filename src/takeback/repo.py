@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from takeback.asking import Approval
+    from takeback.engine.copy_report import CopyReport
     from takeback.recovery import Recovery
     from takeback.storage.base import Storage
 
@@ -255,6 +256,30 @@ class Repo:
         """Bring a thread in from a file, verified, under its own name or another."""
         info = transfer.bring_in(self._ctx, os.fspath(path), None if name is None else refs.check_name(name))
         return self.thread(info.name)
+
+    def copy(
+        self,
+        to: Repo | str | os.PathLike[str],
+        *,
+        threads: Sequence[str] | None = None,
+        tenant: str | None = None,
+        progress: Callable[[str, int, int], object] | None = None,
+    ) -> CopyReport:
+        """Copy threads, or all, to another store (a handle or a url): history, labels, effects, audit log.
+
+        Each keeps its uid, ids, digests and signatures, and is verified there. Run again, it adds what has
+        come since, or goes on where it was broken off. `tenant` is whose they are there (default: the same).
+        What cannot be copied does not stop the rest: the `NotCopied` that is raised in the end names it.
+        """
+        from takeback.engine import copying
+
+        if not isinstance(to, Repo):
+            whose = self.tenant if tenant is None else tenant
+            with open(to, whose, self.actor, key=self._ctx.key) as opened:
+                return self.copy(opened, threads=threads, progress=progress)
+        if tenant not in (None, to.tenant):
+            raise BadRequest(f"the destination is a handle of tenant {to.tenant!r}, not {tenant!r}")
+        return copying.copied(self._ctx, to._ctx, threads, progress)
 
     def info(self) -> StoreInfo:
         """What the store is, where, and how much it holds."""

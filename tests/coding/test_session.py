@@ -269,9 +269,12 @@ def test_nonsense_holds_no_agent_up(agent: Agent, repository: Path, body: bytes)
 
     agent.ok("SessionStart")
     done = subprocess.run(
-        [sys.executable, "-m", "takeback.hook", "claude-code"], input=body, cwd=repository, capture_output=True,
+        [sys.executable, "-m", "takeback.hook", "claude-code"],
+        input=body,
+        cwd=repository,
+        capture_output=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode in (0, 1)
     assert done.stdout == b""
 

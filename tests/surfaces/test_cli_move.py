@@ -133,3 +133,54 @@ def test_a_deleted_thread_is_gone(cli: Cli, trip: Path) -> None:
     cli.ok("delete", "--yes")
     for words in (["log"], ["state"], ["undo"], ["delete", "--yes"], ["verify"], ["seal"], ["export", "t"]):
         assert cli(*words).code == 3, words
+
+
+def test_threads_are_copied_and_copied_again(cli: Cli, trip: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with takeback.open(trip) as repo:
+        repo.thread("more", initial={"n": 1})
+        count = len(repo.threads())
+    ran = cli.ok("copy", trip, other, "travel/42")
+    assert ran.lines[0].split() == ["thread", "added", "versions"]
+    assert ran.lines[1].split() == ["travel/42", "copied", "8", "8"]
+    assert ran.lines[-1].startswith("copied 8 checkpoints, ")
+    assert head_of(other).digest == head_of(trip).digest
+    cli.ok("verify", "--db", other)
+    assert cli.ok("copy", trip, other, "--thread", "travel/42").out == "nothing new in 1 thread\n"
+    said = cli.ok("copy", trip, other, "--json", "--to-tenant", "t2").json
+    assert (said["ok"], len(said["threads"])) == (True, count)
+    assert cli.ok("threads", "--db", other, "--tenant", "t2", "--json").json["threads"]
+
+
+def test_what_cannot_be_copied_is_named(cli: Cli, trip: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    with takeback.open(other) as repo:
+        repo.thread("travel/42", initial={})
+    ran = cli("copy", trip, other, "travel/42")
+    assert ran.code == 4
+    assert "the name is taken there by another thread" in ran.out
+    assert "Copy to another tenant" in ran.out
+    said = cli("copy", trip, other, "--json")
+    assert (said.code, said.json["threads"][0]["error"]["kind"]) == (4, "thread_exists")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["missing.db", "b.db"], 5, "there is no store"),
+        (["a.db", "a.db"], 2, "the same store"),
+        (["a.db", "b.db", "nix"], 3, "no thread 'nix'"),
+        (["a.db", "b.db", "--db", "c.db"], 2, "both its stores"),
+        (["a.db"], 2, "DST"),
+    ],
+)
+def test_mistakes_about_copies(cli: Cli, words: list[str], code: int, told: str) -> None:
+    with takeback.open("a.db") as repo:
+        repo.thread("t", initial={})
+    ran = cli("copy", *words)
+    assert (ran.code, told in ran.err) == (code, True), ran
+
+
+def test_an_empty_store_has_nothing_to_copy(cli: Cli) -> None:
+    takeback.open("a.db").close()
+    assert cli.ok("copy", "a.db", "b.db").out == "there is nothing to copy\n"

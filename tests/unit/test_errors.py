@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import apsw
 import pytest
-from tests.unit import effect_errors
+from tests.unit import effect_errors, file_errors
 from tests.unit.error_cases import CASES, World, case
 
 import takeback
 from takeback import errors
 from takeback.storage import sqlite_file
+from takeback.testing.postgres import fresh_url
 
 # Caught to handle a whole group; what is raised is always one of those below them.
 GROUPS = {
@@ -167,6 +168,13 @@ def thread_exists(w):
     w.trip.fork(name="t")
 
 
+@case(errors.NotCopied, "1 of 1 threads could not be copied", "taken there", "another tenant")
+def not_copied(w):
+    with takeback.open(":memory:") as other:
+        other.thread("t", initial={})
+        w.tb.copy(other)
+
+
 @case(errors.MergeConflict, "both changed n", "merge again", thread="t", checkpoint=2)
 def merge_conflict(w):
     alt = w.trip.fork(name="alt")
@@ -268,6 +276,12 @@ def store_busy(w):
         other.close()
 
 
+@case(errors.PoolExhausted, "all 1 connections", "pool_size")
+def pool_exhausted(w):
+    with takeback.open(fresh_url() + "&pool_size=1&pool_timeout=0.05") as tb, tb._ctx.storage.snapshot():
+        tb.thread("t").commit({"n": 1})
+
+
 @case(errors.ForkedProcess, "before this process was forked", "in each process")
 def forked_process(w):
     trip = w.trip
@@ -357,7 +371,7 @@ def test_it_is_raised_and_says_what_where_and_what_to_do(world, error):
 
 def test_every_error_is_reached():
     """An error that nothing raises is a promise that nobody tested; groups are for catching."""
-    assert effect_errors.CASES is CASES
+    assert effect_errors.CASES is file_errors.CASES is CASES
     assert {*CASES, *GROUPS} == set(ALL)
     assert GROUPS.isdisjoint(CASES)
 
@@ -370,14 +384,16 @@ def test_kinds_are_unique_and_stable():
         "bad_tool", "budget_exceeded", "conflict", "corrupt_object", "effect_stands", "effect_timeout",
         "effect_undone", "effect_unknown", "effect_unreadable", "effects_denied", "error",
         "forked_process", "handler_missing", "integrity", "merge_conflict", "missing_extra", "moved",
-        "network_filesystem", "newer_store", "no_step", "not_a_store", "not_done", "not_for_agents",
+        "network_filesystem", "newer_store", "no_step", "not_a_store", "not_copied", "not_done",
+        "not_for_agents",
         "not_found", "nothing_to_redo", "nothing_to_undo", "paused", "plan_paused", "plan_required",
-        "plan_stale", "read_only_state", "read_only_store", "removed", "replay_diverged",
+        "plan_stale", "pool_exhausted", "read_only_state", "read_only_store", "removed", "replay_diverged",
         "rollback_in_progress", "step_in_progress", "step_lost", "step_open", "store_busy",
         "store_closed", "store_corrupt", "store_error", "store_full", "store_unavailable",
         "thread_deleted", "thread_exists", "too_deep", "too_large", "tool_in_tool", "unacknowledged",
-        "undecided", "unknown_checkpoint", "unknown_label", "unknown_outcome", "unknown_thread",
-        "unstorable", "wrong_owner", "wrong_thread",
+        "undecided", "unknown_checkpoint", "unknown_file", "unknown_label", "unknown_outcome",
+        "unknown_thread", "unstorable", "workspace_busy", "workspace_failed", "workspace_missing",
+        "workspace_refused", "wrong_owner", "wrong_thread",
     ]  # fmt: skip
     assert all("kind" in vars(error) for error in ALL)
 

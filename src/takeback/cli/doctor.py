@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from takeback.cli.output import Part
     from takeback.cli.session import Place, Session
 
-_DEPENDENCIES = ("apsw", "blake3", "cryptography", "msgspec", "ormsgpack", "rich", "xxhash", "zstandard")
-_MODES = ("journal_mode", "synchronous")  # SQLite's names for what durability rests on
+_DEPENDENCIES = (
+    "apsw", "blake3", "cryptography", "msgspec", "ormsgpack", "psycopg", "rich", "xxhash", "zstandard"
+)  # fmt: skip
+# The databases' own names for what durability rests on.
+_MODES = ("journal_mode", "synchronous", "fsync", "synchronous_commit", "full_page_writes")
+_DATABASES = ("sqlite", "postgresql")
 
 
 def add(to: Commands) -> None:
@@ -55,7 +60,8 @@ def examine(session: Session) -> int:
 
 def _whereabouts(place: Place) -> dict[str, Any]:
     path = None if place.url == ":memory:" or "://" in place.url else os.path.abspath(place.url)
-    found: dict[str, Any] = {"location": path or place.url, "why": place.why, "exists": path is None}
+    shown = re.sub(r"(?<=://)([^:/@]*):[^@]*@", r"\1@", place.url)  # a password is nobody's business
+    found: dict[str, Any] = {"location": path or shown, "why": place.why, "exists": path is None}
     if path is None or not os.path.exists(path):
         return found
     mode = stat.S_IMODE(os.stat(path).st_mode)
@@ -144,8 +150,7 @@ def _show(session: Session, found: dict[str, Any]) -> None:
     out.facts(facts)
     out.lines(found.get("damage", []))
     out.line()
-    sqlite = {"sqlite": details["sqlite"]} if "sqlite" in details else {}
-    versions = found["versions"] | sqlite
+    versions = found["versions"] | {name: details[name] for name in _DATABASES if name in details}
     out.facts([(name, version or "not installed") for name, version in versions.items()])
 
 
@@ -154,7 +159,8 @@ def _sizes(details: dict[str, Any]) -> str | None:
 
     if "bytes" not in details:
         return None
-    return f"{size(details['bytes'])}, and {size(details['wal_bytes'])} in the write-ahead log"
+    beside = f", and {size(details['wal_bytes'])} in the write-ahead log" if "wal_bytes" in details else ""
+    return size(details["bytes"]) + beside
 
 
 def _durability(found: dict[str, Any]) -> str:

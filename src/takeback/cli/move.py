@@ -1,4 +1,4 @@
-"""The commands that move threads between stores, and remove them: export, import, delete."""
+"""The commands that move threads between stores, and remove them: export, import, copy, delete."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from takeback.cli.parser import Commands, add_reason, completes
 
 if TYPE_CHECKING:
+    from takeback import CopyReport
     from takeback.cli.session import Session
 
 
@@ -40,6 +41,22 @@ def add(to: Commands) -> None:
     )
     completes(bring.add_argument("file", metavar="FILE", help="a file that `takeback export` wrote"), "file")
     bring.add_argument("--name", metavar="NAME", help="its name here (default: the one that it had)")
+    copy = to.add(
+        "copy",
+        copy_threads,
+        "move",
+        "Copy threads to another store",
+        more="History, labels, effects, approvals and the audit log, with their uids, ids and digests, and "
+        "verified there. Run again, it adds what has come since, or goes on where it was broken off. What "
+        "cannot be copied is named, and does not stop the rest. A thread that shares effects with its forks "
+        "takes them along.",
+        example="takeback copy agent.db other.db travel/42",
+    )
+    completes(copy.add_argument("source", metavar="SRC", help="the store to copy from"), "file")
+    completes(copy.add_argument("destination", metavar="DST", help="the store to copy to"), "file")
+    which = copy.add_argument("names", metavar="NAME", nargs="*", help="only these threads (default: all)")
+    completes(which, "thread")
+    copy.add_argument("--to-tenant", metavar="NAME", help="whose they are there (default: as here)")
     delete = to.add(
         "delete",
         delete_thread,
@@ -102,6 +119,53 @@ def import_thread(session: Session) -> int:
             (thread.name, "bold"), f": {count(thread.info.versions, 'checkpoint')}, verified and brought in"
         )
     return 0
+
+
+def copy_threads(session: Session) -> int:
+    from takeback.errors import BadRequest, NotCopied
+
+    args, out = session.args, session.out
+    if args.db:
+        raise BadRequest("copy is told both its stores", hint="takeback copy SRC DST, without --db")
+    args.db = args.source
+    names = list(dict.fromkeys([*args.names, *([args.thread] if args.thread else [])])) or None
+    problem: NotCopied | None = None
+    with out.progress("checkpoints") as progress:
+        try:
+            report = session.repo().copy(
+                args.destination, threads=names, tenant=args.to_tenant, progress=progress
+            )
+        except NotCopied as error:
+            problem, report = error, error.report
+    if out.json:
+        out.document(report.as_dict())
+        return 0 if problem is None else problem.exit_code
+    _show_copy(session, report)
+    return 0 if problem is None else problem.exit_code
+
+
+def _show_copy(session: Session, report: CopyReport) -> None:
+    from takeback.cli.words import count, size
+
+    out = session.out
+    changed = [each for each in report.threads if each.outcome != "same"]
+    if changed:
+        rows = [(each.thread, each.outcome, f"{each.added:,}", f"{each.versions:,}") for each in changed]
+        out.table(("thread", "", "added", "versions"), rows, folds=(0,))
+    for each in changed:
+        out.lines([f"{each.thread}: {note}" for note in each.notes])
+        if each.problem is not None:
+            out.line((f"{each.thread}: ", "bold"), (each.problem.what, "red"))
+            out.lines([each.problem.hint] if each.problem.hint else [])
+    out.lines(report.notes, indent="")
+    same = len(report.threads) - len(changed)
+    unchanged = f"nothing new in {count(same, 'thread')}" if same else ""
+    said = [count(report.checkpoints, "checkpoint"), count(report.objects, "object"), size(report.bytes)]
+    written = f"copied {', '.join(said)}, verified, to {report.destination}" if report.checkpoints else ""
+    if report.threads:
+        out.line("; ".join(filter(None, [written, unchanged])) or "nothing was copied")
+    else:
+        out.line("there is nothing to copy")
 
 
 def delete_thread(session: Session) -> int:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -81,6 +81,25 @@ class Output:
     def document(self, value: Any) -> None:
         """The one JSON document of `--json`."""
         sys.stdout.write(dumps(value) + "\n")
+
+    @contextlib.contextmanager
+    def progress(self, what: str) -> Iterator[Callable[[str, int, int], None] | None]:
+        """A bar for whoever looks on, told (what it is at, how many are done, of how many); else None."""
+        if not self.terminal or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(what))
+        console = Console(file=sys.stderr, no_color=not self.color)
+        with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+            task = bar.add_task("", total=None)
+
+            def told(at: str, done: int, total: int) -> None:
+                bar.update(task, description=self._clean(at)[0][:40], completed=done, total=total)
+
+            yield told
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:

@@ -68,9 +68,15 @@ class FilesPart:
     name = "files"
 
     def __init__(
-        self, ctx: Context, filings: list[Filing], present: dict[str, FileRoot], notes: list[str]
+        self,
+        ctx: Context,
+        filings: list[Filing],
+        present: dict[str, FileRoot],
+        notes: list[str],
+        objects: dict[bytes, bytes],
     ) -> None:
         self._ctx, self.filings, self.present, self.notes = ctx, filings, present, notes
+        self._objects = objects  # of what is on the disk and in no version yet
         self._counts: dict[bytes, tuple[int, int] | None] = {}
 
     @property
@@ -161,6 +167,7 @@ class FilesPart:
     def _count(self, each: Choice) -> tuple[int, int] | None:
         if each.path not in self._counts:
             writer = Writer(self._ctx)
+            writer.new = dict(self._objects)
             for filing in self.filings:
                 writer.new |= filing.objects
             self._counts[each.path] = line_counts(each.now, each.after, writer)

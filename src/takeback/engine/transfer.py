@@ -32,7 +32,6 @@ from takeback.model.refs import check_label, check_name
 from takeback.storage.base import Batch, Cell, History, Labels, Ledger, NameTaken, NewThread, PutLabel, Row
 
 _FORMAT = "takeback export 1"
-_PAGE = 500
 _FRAME_MAX = 1 << 30
 _CHUNK = 1 << 20
 
@@ -175,15 +174,15 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
         meta = canonical.encode(info.meta)
         emit("header", _FORMAT, info.name, bytes(info.uid), info.agent, info.user, meta,
              info.created_us, info.head, bytes(info.family))  # fmt: skip
-        for row in _stored(ctx, info):
+        for row in reach.rows(ctx, info):
             count += 1
             emit("row", row.record, row.digest, row.mac)
-            for digest, payload in _objects(ctx, reach.roots(row), seen):
+            for digest, payload in reach.objects(ctx, reach.roots(row), seen):
                 emit("object", digest, payload)
         cells = [
             cell for cell in ctx.storage.cells(ctx.tenant, family=info.family) if cell.thread == info.uid
         ]
-        for digest, payload in _objects(ctx, reach.kept_beside(cells), seen):
+        for digest, payload in reach.objects(ctx, reach.kept_beside(cells), seen):
             emit("object", digest, payload)
         for cell in cells:
             emit("cell", cell.kind, cell.key, cell.body, cell.live)
@@ -192,22 +191,6 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
         closing = ormsgpack.packb(["end", running.digest()])
         stream.write(len(closing).to_bytes(4, "big") + closing)
     return count
-
-
-def _stored(ctx: Context, info: ThreadInfo) -> Iterator[Checkpoint]:
-    for low in range(0, info.head + 1, _PAGE):
-        yield from ctx.storage.checkpoints(ctx.tenant, info.uid, low, min(low + _PAGE - 1, info.head))
-
-
-def _objects(ctx: Context, roots: list[bytes], seen: set[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    todo = roots
-    while todo:
-        fresh = [digest for digest in dict.fromkeys(todo) if digest not in seen]
-        seen.update(fresh)
-        todo = []
-        for digest, payload in zip(fresh, ctx.get_many(fresh), strict=True):
-            yield digest, payload
-            todo += reach.below(payload)
 
 
 def _read(path: str) -> _Content:

@@ -20,6 +20,7 @@ from takeback.model.ids import shown
 from takeback.model.records import Checkpoint, Pointer, ThreadInfo, sign
 
 _PAGE = 500
+_OBJECTS = 100
 _LAST = 2**63 - 1  # no version is greater
 
 
@@ -193,8 +194,7 @@ class _Check:
             self._problem("signature", "is signed with another key, or forged", c.version)
 
     def _objects(self, c: Checkpoint) -> None:
-        gone = any(low <= c.version <= high for low, high, _ in self.pruned)
-        todo = reach.state(c) if gone else reach.roots(c)
+        todo = reach.kept(c, self.pruned)
         while todo:
             todo = [digest for digest in dict.fromkeys(todo) if digest not in self.seen]
             self.seen.update(todo)
@@ -202,20 +202,36 @@ class _Check:
 
     def _read(self, c: Checkpoint, digests: list[bytes]) -> list[bytes]:
         below: list[bytes] = []
-        for digest in digests:
-            try:
-                payload = self.ctx.storage.objects(self.ctx.tenant, [digest]).get(digest)
+        for low in range(0, len(digests), _OBJECTS):
+            for digest, payload in self._payloads(c, digests[low : low + _OBJECTS]):
                 if payload is None:
                     self._problem("object", f"object {shown(digest)} is missing", c.version)
-                    continue
-                if blake3(payload).digest() != digest:
+                elif blake3(payload).digest() != digest:
                     self._problem("object", f"object {shown(digest)} is not what it was", c.version)
-                    continue
-                self.report.objects += 1
-                below += reach.below(payload)
-            except CorruptObject as error:
-                self._problem("object", error.what, c.version)
+                else:
+                    self.report.objects += 1
+                    below += self._below(c, payload)
         return below
+
+    def _payloads(self, c: Checkpoint, digests: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
+        """Many at once, for a store that is far away; one by one where one of them is damaged."""
+        try:
+            found = self.ctx.storage.objects(self.ctx.tenant, digests)
+        except CorruptObject as error:
+            if len(digests) == 1:
+                self._problem("object", error.what, c.version)
+                return
+            for digest in digests:
+                yield from self._payloads(c, [digest])
+            return
+        yield from ((digest, found.get(digest)) for digest in digests)
+
+    def _below(self, c: Checkpoint, payload: bytes) -> list[bytes]:
+        try:
+            return reach.below(payload)
+        except CorruptObject as error:
+            self._problem("object", error.what, c.version)
+            return []
 
     def _problem(self, kind: str, message: str, version: int | None = None) -> None:
         self.report.problems.append(Problem(kind, message, version))

@@ -228,16 +228,24 @@ class MergeConflict(Moved):
         return super().as_dict() | {"conflicts": [conflict.as_dict() for conflict in self.conflicts]}
 
 
+class NotCopied(Moved):
+    """Some threads could not be copied to another store; `report` says which, why, and what was copied."""
+
+    kind = "not_copied"
+
+    def __init__(self, what: str, *, report: Any = None, **where: Any) -> None:
+        self.report = report
+        super().__init__(what, **where)
+
+    def as_dict(self) -> dict[str, Any]:
+        report = {} if self.report is None else {"report": self.report.as_dict()}
+        return super().as_dict() | report
+
+
 class PlanStale(Moved):
     """What the plan looked at has changed since; make a new plan."""
 
     kind = "plan_stale"
-
-
-class FilesMoved(Moved):
-    """Files are not as they were seen: looked at again, they may be captured or put back."""
-
-    kind = "files_moved"
 
 
 class NothingToUndo(Moved):
@@ -295,6 +303,12 @@ class StoreBusy(StoreError):
     """Another process holds the store for too long."""
 
     kind = "store_busy"
+
+
+class PoolExhausted(StoreError):
+    """Every connection to the server is in use, and none came free in time."""
+
+    kind = "pool_exhausted"
 
 
 class ForkedProcess(StoreError):
@@ -384,7 +398,6 @@ __all__ = [
     "EffectUnknown",
     "EffectUnreadable",
     "EffectsDenied",
-    "FilesMoved",
     "ForkedProcess",
     "GitRefused",
     "HandlerMissing",
@@ -396,6 +409,7 @@ __all__ = [
     "NewerStore",
     "NoStep",
     "NotAStore",
+    "NotCopied",
     "NotDone",
     "NotForAgents",
     "NotFound",
@@ -405,6 +419,7 @@ __all__ = [
     "PlanPaused",
     "PlanRequired",
     "PlanStale",
+    "PoolExhausted",
     "ReadOnlyState",
     "ReadOnlyStore",
     "Removed",

@@ -1,4 +1,4 @@
-"""Where threads are kept: one small protocol, and SQLite and memory behind it."""
+"""Where threads are kept: one small protocol, and SQLite, PostgreSQL and memory behind it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def connect(url: str, *, create: bool = True, durability: str = "full") -> Storage:
-    """The storage that a url names: a file, `sqlite:///file` or `:memory:`."""
+    """The storage that a url names: a file, `sqlite:///file`, `postgresql://…` or `:memory:`."""
     if url == ":memory:":
         from takeback.storage.memory import MemoryStorage
 
@@ -23,6 +23,11 @@ def connect(url: str, *, create: bool = True, durability: str = "full") -> Stora
         return SqliteStorage(
             rest.removeprefix("/") if separator else url, create=create, durability=durability
         )
+    if scheme in ("postgresql", "postgres"):
+        from takeback.storage.postgres import PostgresStorage
+
+        return PostgresStorage(url, create=create, durability=durability)
     raise StoreUnavailable(
-        f"{scheme}:// is no kind of store that this build knows", hint="Give a file's path"
+        f"{scheme}:// is no kind of store that this build knows",
+        hint="Give a file's path or a postgresql:// address",
     )

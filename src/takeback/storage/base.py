@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -18,6 +18,9 @@ from takeback.errors import BadRequest
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
+
+if TYPE_CHECKING:
+    from takeback.storage.items import ItemMoved, ItemsRow
 
 T = TypeVar("T")
 
@@ -47,7 +50,8 @@ class NewCheckpoint(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """The checkpoints after the first, of a thread that the same batch brings in: an import."""
+    """Checkpoints that join their thread one after the other: an import, a copy. Guard: as for each of them,
+    and nothing locks the thread."""
 
     checkpoints: list[Checkpoint]
 
@@ -151,7 +155,7 @@ class Prune(msgspec.Struct, frozen=True):
 
 Row: TypeAlias = (
     "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Still | Ledger | Within"
-    " | Audit | NewEpoch | Forget | Prune"
+    " | Audit | NewEpoch | Forget | Prune | ItemsRow"
 )
 
 
@@ -194,7 +198,7 @@ class LedgerMoved(msgspec.Struct, frozen=True):
     seq: int
 
 
-Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved"
+Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved | ItemMoved"
 
 
 class ThreadQuery(msgspec.Struct, frozen=True):

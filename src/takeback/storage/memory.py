@@ -50,6 +50,7 @@ from takeback.storage.base import (
     finder,
     has_meta,
 )
+from takeback.storage.memory_items import ITEM_FINDERS, ITEM_WRITERS, Kept
 
 T = TypeVar("T")
 _Record = TypeVar("_Record", Checkpoint, ThreadInfo)
@@ -69,6 +70,7 @@ class _Tenant:
         self.epoch = 0
         self.epochs: dict[bytes, int] = {}
         self.pruned: dict[bytes, list[tuple[int, int, int]]] = {}
+        self.items: dict[tuple[str, str], Kept] = {}
         self.undo: list[Callable[[], object]] = []
 
 
@@ -385,6 +387,7 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     NewEpoch: MemoryStorage._new_epoch,
     Forget: MemoryStorage._forget,
     Prune: MemoryStorage._prune,
+    **ITEM_WRITERS,
 }
 
 
@@ -442,4 +445,5 @@ _FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
     Objects: _objects,
     Sizes: _sizes,
     Pruned: _pruned,
+    **ITEM_FINDERS,
 }

@@ -1,4 +1,5 @@
-"""Numbered SQL files: which there are, what they say, and bringing a SQLite file up to date.
+"""Numbered SQL files: which there are, what they say, and bringing a SQLite file up to date. For PostgreSQL
+`postgres_migrate` does that.
 
 A migration and the number that records it share a transaction. A file that was written by a newer build
 is refused before anything is read from it.
@@ -27,17 +28,19 @@ def migrations(engine: str) -> list[tuple[int, str]]:
 
 
 def queries(engine: str) -> dict[str, str]:
-    """An engine's named statements."""
-    parts = _NAME.split(_text(os.path.join(_SCHEMA, engine, "queries.sql")))
-    return {name: _statement(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    """An engine's named statements, of all its files that hold some."""
+    folder = os.path.join(_SCHEMA, engine)
+    files = sorted(name for name in os.listdir(folder) if name.startswith("queries"))
+    parts = [part for name in files for part in _NAME.split(_text(os.path.join(folder, name)))[1:]]
+    return {name: _statement(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def schema_version(connection: apsw.Connection) -> int:
     return int(connection.pragma("user_version"))
 
 
-def refuse_newer(found: int, location: str) -> None:
-    newest = migrations("sqlite")[-1][0]
+def refuse_newer(found: int, location: str, engine: str = "sqlite") -> None:
+    newest = migrations(engine)[-1][0]
     if found > newest:
         raise NewerStore(
             f"{location} has schema {found}; this build knows schemas up to {newest}",

@@ -46,17 +46,18 @@ from takeback.storage.base import (
 )
 from takeback.storage.group import Group, Member
 from takeback.storage.migrate import queries, schema_version
-from takeback.storage.sqlite_connections import Connections
-from takeback.storage.sqlite_file import SqliteFile, translated
-from takeback.storage.sqlite_group import Packed, Transactions
-from takeback.storage.sqlite_ledger import cell, still, write_ledger
-from takeback.storage.sqlite_rows import (
+from takeback.storage.rows import (
     audit_entry,
     checkpoint_values,
     read_checkpoint,
     thread_info,
     thread_values,
 )
+from takeback.storage.sqlite_connections import Connections
+from takeback.storage.sqlite_file import SqliteFile, translated
+from takeback.storage.sqlite_group import Packed, Transactions
+from takeback.storage.sqlite_items import ITEM_FINDERS, ITEM_WRITERS
+from takeback.storage.sqlite_ledger import cell, still, write_ledger
 from takeback.storage.sqlite_settle import settle
 from takeback.storage.sqlite_space import SPACE_FINDERS, SPACE_WRITERS, present_epoch
 
@@ -466,8 +467,10 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
     **SPACE_WRITERS,
+    **ITEM_WRITERS,
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
     **SPACE_FINDERS,
+    **ITEM_FINDERS,
 }

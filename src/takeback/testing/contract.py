@@ -17,6 +17,7 @@ import pytest
 from takeback.errors import StoreClosed
 from takeback.storage.base import Batch, Storage, ThreadQuery
 from takeback.testing.handles import A, labels, ok
+from takeback.testing.items import Items
 from takeback.testing.ledgers import Ledgers
 from takeback.testing.reading import Reading
 from takeback.testing.rows import audit, blobs, new_thread
@@ -24,7 +25,7 @@ from takeback.testing.space import Space
 from takeback.testing.writing import Writing
 
 
-class StorageContract(Writing, Reading, Ledgers, Space):
+class StorageContract(Writing, Reading, Ledgers, Space, Items):
     """All promises together. See `Handles` for the two methods that a backend gives."""
 
     # --- the store itself

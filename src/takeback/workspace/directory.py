@@ -149,7 +149,6 @@ class Directory:
             if self.identity is not None and tree.identity() != self.identity:
                 raise WorkspaceMissing(
                     f"{self.path} is not the directory that was attached: that was moved, or removed",
-                    path=self.path,
                     hint="If it is the workspace, attach it again: thread.workspace(path, name)",
                 )
             yield tree

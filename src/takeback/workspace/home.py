@@ -32,6 +32,15 @@ class User(msgspec.Struct, frozen=True, order=True):
     thread: str
     name: str
     shared: bool = False
+    where: str = ""  # the store's file, or the process that holds it in memory
+
+    @property
+    def gone(self) -> bool:
+        """Whether its store is known to be no more."""
+        if self.where.startswith("/"):
+            return not os.path.exists(self.where)
+        kind, _, number = self.where.partition(":")
+        return kind == "pid" and not os.path.exists(f"/proc/{number}") and os.path.exists("/proc/self")
 
 
 class Users(msgspec.Struct):
@@ -72,7 +81,6 @@ class Home:
                     if time.monotonic() >= until:
                         raise WorkspaceBusy(
                             f"another process has been at work on {self.root} for {wait:g} seconds",
-                            path=self.root,
                             hint="Try again when it is done",
                         ) from None
                 time.sleep(_POLL)

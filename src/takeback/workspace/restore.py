@@ -11,25 +11,21 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable
 
 import msgspec
 
-from takeback.errors import WorkspaceFailed
 from takeback.model.manifest import nodes, read
 from takeback.model.manifest.nodes import Entry
 from takeback.model.manifest.read import Difference
 from takeback.model.tree.nodes import Getter
 from takeback.workspace import system
-from takeback.workspace.ignore import OWN
+from takeback.workspace.beside import Beside
 from takeback.workspace.tree import GONE, Tree, is_link_error
 
 _IN_PLACE = 1 << 20  # bytes; a larger file is replaced whole
 _WRITE = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = 4096
-_EACH = 4  # files; from more on, the file system is synced once
 
 Point = Callable[[str], None]
 
@@ -69,22 +65,23 @@ class Restore:
         self._same_groups = {path for group in new if group in old for path in group}
         self._split = self._parted(old, new, one.tree)
         self._parted_paths = {each.path for each in self._split}
-        self.staging = OWN + (name.encode() or os.urandom(8).hex().encode())
-        self._numbers = count()
-        self._staged: dict[bytes, bytes] = {}
-        self._unsynced: list[int] = []
+        self._beside = Beside(tree, name)
+        self._staged: set[bytes] = set()
         self._modes = self._read_only()
+        self._over_written: set[bytes] = set()
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
         """Stage, remove, make, change, sync. A crash anywhere: run it again."""
         if not (self.differences or self.regroup or self._split):
             return self.outcome
-        self._clear()
         try:
+            self._left_behind()
+            self._beside.clear()
             self._at("stage")
-            with self._room():
+            with self._beside.room():
                 self._stage()
+                self._beside.ready()
             self._at("staged")
             for each in reversed(self.differences):
                 self._guarded(self._remove, each)
@@ -97,14 +94,27 @@ class Restore:
             self._link_groups()
             self._directory_modes()
             self._at("sync")
-            self._sync()
-            self._clear()
+            moved = {path.rpartition(b"/")[0] for path in self.outcome.touched - self._over_written}
+            self._beside.sync(moved)
             self._at("synced")
+            self._beside.clear()
         finally:
-            for fd in self._unsynced:
-                os.close(fd)
-            self._unsynced.clear()
+            self._beside.close()
         return self.outcome
+
+    def _left_behind(self) -> None:
+        """A run that broke may have moved somebody else's contents aside: they go back where they were."""
+        names = self._beside.left_behind()
+        for each in self.differences + self._split if names else []:
+            aside, at = self._beside.place(each.path)
+            if at not in names or any(self._is_in(aside, at, e) for e in (each.before, each.after) if e):
+                continue
+            fd, name = self._writable(each.path)
+            try:
+                system.move_new(aside, at, fd, name)
+            except FileExistsError:
+                system.exchange(aside, at, fd, name)
+            self.outcome.kept[each.path] = "was changed meanwhile"
 
     # --- what is to be done
 
@@ -146,21 +156,12 @@ class Restore:
                 and each.path not in self._parted_paths
             ):
                 continue
-            self._staged[each.path] = self._write_beside(entry)
+            self._write_beside(each.path, entry)
             self._at("staged one")
 
-    def _write_beside(self, entry: Entry) -> bytes:
-        fd, name = self._beside()
-        out = os.open(name, _NEW, 0o600, dir_fd=fd)
-        try:
-            for part in read.parts(entry, self.source):
-                _write_all(out, part)
-            os.fchmod(out, entry.mode & 0o777)
-        except BaseException:
-            os.close(out)
-            raise
-        self._later(out)
-        return name
+    def _write_beside(self, path: bytes, entry: Entry) -> None:
+        self._beside.write(path, entry, self.source)
+        self._staged.add(path)
 
     def _fits_in_place(self, each: Difference) -> bool:
         """Whether a file can be written over: small, no program that may run, no bigger than its room."""
@@ -221,7 +222,7 @@ class Restore:
     def _take_away(self, path: bytes, before: Entry) -> None:
         """Move it out of the way, look at what was moved, and only then remove it."""
         fd, name = self._writable(path)
-        aside, at = self._beside()
+        aside, at = self._beside.place(path)
         os.rename(name, at, src_dir_fd=fd, dst_dir_fd=aside)
         if self._is_in(aside, at, before):
             os.unlink(at, dir_fd=aside)
@@ -250,7 +251,8 @@ class Restore:
             elif after.kind == nodes.LINK:
                 os.symlink(after.data, name, dir_fd=fd)
             else:
-                system.move_new(self._aside(), self._staged[each.path], fd, name)
+                aside, at = self._beside.place(each.path)
+                system.move_new(aside, at, fd, name)
         except FileExistsError:
             raise Foreign("somebody made it meanwhile") from None
 
@@ -283,12 +285,12 @@ class Restore:
             raise Foreign("was removed meanwhile") from None
         except OSError:  # a program that runs, a link, a file that cannot be written
             fd = -1
-        if fd >= 0 and self._alone(fd, before, after):
+        if fd >= 0 and self._alone(path, fd, before, after):
             return
-        self._staged[path] = self._write_beside(after)
+        self._write_beside(path, after)
         self._replace(path, before, after)
 
-    def _alone(self, fd: int, before: Entry, after: Entry) -> bool:
+    def _alone(self, path: bytes, fd: int, before: Entry, after: Entry) -> bool:
         """Whether nobody else had the file open, so that it could be written over."""
         wrote = False
         try:
@@ -298,7 +300,8 @@ class Restore:
                     wrote = True
         finally:
             if wrote:
-                self._later(fd)
+                self._over_written.add(path)
+                self._beside.later(fd)
             else:
                 os.close(fd)
         return wrote
@@ -327,11 +330,9 @@ class Restore:
         if self._is(path, found, after) and path not in self._parted_paths:
             self._mode(path, found, after)
             return
+        aside, at = self._beside.place(path)
         if after.kind == nodes.LINK:
-            aside, at = self._beside()
             os.symlink(after.data, at, dir_fd=aside)
-        else:
-            aside, at = self._aside(), self._staged[path]
         fd, name = self._writable(path)
         if not self._is(path, found, before):
             raise Foreign("was changed meanwhile")
@@ -375,7 +376,7 @@ class Restore:
             if entry is None or not (self._is(first, one, entry) and self._is(each.path, two, entry)):
                 raise Foreign("is not what it was one file with")
             self.outcome.touched.add(each.path)
-            aside, at = self._beside()
+            aside, at = self._beside.place(each.path)
             above, name = self.tree.at(first)
             os.link(name, at, src_dir_fd=above, dst_dir_fd=aside, follow_symlinks=False)
             fd, to = self._writable(each.path)
@@ -406,40 +407,7 @@ class Restore:
                 return nodes.digest(nodes.blob(stream.read())) == entry.data
             return all(stream.read(len(part)) == part for part in read.parts(entry, self.source))
 
-    # --- the place beside, modes and syncing
-
-    def _aside(self) -> int:
-        try:
-            return self.tree.directory(self.staging)
-        except FileNotFoundError:
-            os.mkdir(self.staging, 0o700, dir_fd=self.tree.root)
-            return self.tree.directory(self.staging)
-
-    def _beside(self) -> tuple[int, bytes]:
-        return self._aside(), str(next(self._numbers)).encode()
-
-    @contextlib.contextmanager
-    def _room(self) -> Iterator[None]:
-        """What goes wrong while contents are written beside has changed nothing."""
-        try:
-            yield
-        except OSError as error:
-            self._clear()
-            raise WorkspaceFailed(
-                f"nothing was changed: new contents cannot be written: {error.strerror}",
-                path=self.tree.path,
-                hint="Make room, and try again",
-            ) from None
-
-    def _clear(self) -> None:
-        """What waits beside goes; also what an earlier, broken run left."""
-        if self.tree.lstat(self.staging) is None:
-            return
-        fd = self.tree.directory(self.staging)
-        for name in os.listdir(fd):
-            os.unlink(name, dir_fd=fd)
-        self.tree.forget(self.staging)
-        os.rmdir(self.staging, dir_fd=self.tree.root)
+    # --- modes
 
     def _writable(self, path: bytes) -> tuple[int, bytes]:
         """The directory of a path, made writable for as long as the restore takes."""
@@ -456,26 +424,6 @@ class Restore:
         for path in sorted(self._modes, reverse=True):
             with contextlib.suppress(*GONE):
                 os.fchmod(self.tree.directory(path), self._modes[path] & 0o7777)
-
-    def _later(self, fd: int) -> None:
-        """To be synced with the others."""
-        self._unsynced.append(fd)
-        if len(self._unsynced) > 256:
-            system.sync_all(self.tree.root)
-            for each in self._unsynced:
-                os.close(each)
-            self._unsynced.clear()
-
-    def _sync(self) -> None:
-        moved = {path.rpartition(b"/")[0] for path in self.outcome.touched} if self._staged else set()
-        if len(self._unsynced) + len(moved) > _EACH:
-            system.sync_all(self.tree.root)
-            return
-        for fd in self._unsynced:
-            system.sync_data(fd)
-        for path in moved:
-            with contextlib.suppress(*GONE):
-                os.fsync(self.tree.directory(path))
 
     def _at(self, label: str) -> None:
         if self._point is not None:
@@ -502,8 +450,3 @@ def _swappable(each: Difference) -> bool:
 
 def _same_content(one: Entry, two: Entry) -> bool:
     return (one.kind, one.size, one.data) == (two.kind, two.size, two.data)
-
-
-def _write_all(fd: int, part: memoryview) -> None:
-    while part:
-        part = part[os.write(fd, part) :]

@@ -34,7 +34,6 @@ class Tree:
         except OSError as error:
             raise WorkspaceMissing(
                 f"the workspace {self.path} cannot be opened: {error.strerror}",
-                path=self.path,
                 hint="Put it back, or attach the directory that it is now: thread.workspace(path, name)",
             ) from None
         return self

