@@ -111,7 +111,7 @@ class _Log:
         changes = self._change(c)
         counts = self._count(c)
         said = {"undone": not counts, "names": self._marked(c), "summary": changes, "effects": self._did(c)}
-        return c.as_dict() | said
+        return c.as_dict() | said | {"changed_files": self._files(c)}
 
     def _count(self, c: Checkpoint) -> bool:
         """Whether the head rests on it: what was undone, or rolled back, no line leads to."""
