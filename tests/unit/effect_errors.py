@@ -217,7 +217,7 @@ def effect_timeout(w):
     import threading
 
     over = threading.Event()
-    slow = declared(w, lambda to: over.wait(60), None, name="mail", describe="e-mail to {to}", timeout=0.01)
+    slow = declared(w, lambda to: over.wait(60), None, name="mail", describe="e-mail to {to}", timeout=0.5)
     try:
         with w.trip.step("mail"):
             slow("ada")

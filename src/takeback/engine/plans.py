@@ -120,7 +120,11 @@ class EffectsPart:
         said += [f"{_named(e)} stays: a fork relies on it" for e in self.groups.get("shared", [])]
         said += [f"{_named(e)} belongs to another thread" for e in self.groups.get("foreign", [])]
         redone = self.redone
-        said += [f"{_named(e)} stays undone" for e in self.groups.get("missing", []) if e not in redone]
+        said += [
+            f"{_named(e)} stays undone: not done again by itself"
+            for e in self.groups.get("missing", [])
+            if e not in redone
+        ]
         return [*said, *self.notes][:limit]
 
     def as_dict(self) -> dict[str, Any]:
@@ -186,6 +190,8 @@ def _groups(ctx: Context, book: Book, tip: Tip, target: Pointer, wish: Wish) -> 
         known = believed(effect, aim)
         if known or _concerns(effect, uid, merged):
             groups[_group(effect, uid, known, relying, wish)].append(effect)
+    for effects in groups.values():
+        effects.sort(key=lambda e: e.number)
     return groups
 
 

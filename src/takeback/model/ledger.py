@@ -122,6 +122,9 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     trace_id: str | None = None
     span_id: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<Effect #{self.number} {self.state}: {self.shown}>"
+
     @property
     def live(self) -> bool:
         return self.state in _ATTENTION

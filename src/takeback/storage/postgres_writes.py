@@ -124,6 +124,19 @@ _SINGLE: dict[tuple[type, ...], Callable[..., _Single]] = {
 }
 
 
+def moved(wire: Wire, sql: dict[str, str], batch: Batch) -> HeadMoved | None:
+    """Why a commit was refused, where that is plain without a lock: others have written meanwhile, and may do
+    so again before the caller looks."""
+    row = next((row for row in batch.rows if isinstance(row, NewCheckpoint)), None)
+    if row is None:
+        return None
+    c = row.checkpoint
+    found = wire.ask(sql["head"], {"tenant": batch.tenant, "uid": c.uid}).fetchone()
+    if found is None or found[2] is not None or found[1] in (c.digest, c.previous):
+        return None
+    return HeadMoved(found[0], found[1])
+
+
 # --- row by row
 
 
@@ -293,6 +306,7 @@ class Transaction:
         return None
 
     def _within(self, row: Within) -> Refusal | None:
+        self.ask("usual_plans", {})
         self.worked = self.working = True
         made = row.work(self._wire)
         self.working = False

@@ -2,8 +2,8 @@
 -- whole batch stand in `queries_single.sql`. `takeback.` stands for the schema that the store lies in.
 
 -- name: session
--- What a connection must be set to, said back with what durability rests on. Limits that somebody has set
--- stay as they are; without any, a write would wait for a lock for ever.
+-- What a connection must be set to. Limits that somebody has set stay as they are; without any, a write would
+-- wait for a lock for ever. Plans are made once: for a commit, planning takes longer than all the rest.
 SELECT set_config('synchronous_commit', CASE
            WHEN %(relaxed)s THEN 'off'
            WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
@@ -14,7 +14,12 @@ SELECT set_config('synchronous_commit', CASE
            WHEN '0' THEN '60s' ELSE current_setting('statement_timeout') END, false),
        set_config('idle_in_transaction_session_timeout',
            CASE current_setting('idle_in_transaction_session_timeout')
-           WHEN '0' THEN '5min' ELSE current_setting('idle_in_transaction_session_timeout') END, false);
+           WHEN '0' THEN '5min' ELSE current_setting('idle_in_transaction_session_timeout') END, false),
+       set_config('plan_cache_mode', 'force_generic_plan', false);
+
+-- name: usual_plans
+-- For the work of a transactional tool, until the end of its transaction.
+SET LOCAL plan_cache_mode TO DEFAULT;
 
 -- name: mark
 -- The writer's number, with what a transaction writes; zero rows when this write is there already. Whoever
@@ -46,7 +51,7 @@ WITH present AS (
 INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
 SELECT %(tenant)s::text, o.digest, e.now, o.codec, o.size, o.data
 FROM present AS e,
-     unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+     unnest(%(digests)b::bytea[], %(codecs)b::bigint[], %(sizes)b::bigint[], %(datas)b::bytea[])
          AS o (digest, codec, size, data)
 WHERE (SELECT h.epoch FROM takeback.objects AS h
            WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
@@ -56,17 +61,21 @@ ON CONFLICT (tenant, digest) DO UPDATE SET epoch = excluded.epoch WHERE x.epoch 
 -- name: read_objects
 -- Objects' stored bytes.
 SELECT digest, codec, size, data FROM takeback.objects
-WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]);
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
 
 -- name: find_objects
 -- Which of these objects are there.
-SELECT digest FROM takeback.objects WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]);
+SELECT digest FROM takeback.objects WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
+
+-- name: head
+-- What a refused commit is told.
+SELECT head, head_digest, deleted, lock FROM takeback.threads WHERE tenant = %(tenant)s AND uid = %(uid)s;
 
 -- name: hold_threads
 -- The rows of the threads that a batch is about, locked: what they say stays so until its end. In the order
 -- of their uids, so that two batches never wait for one another in a circle.
 SELECT uid, head, head_digest, deleted, lock FROM takeback.threads
-WHERE tenant = %(tenant)s AND uid = ANY(%(uids)s::bytea[]) ORDER BY uid FOR NO KEY UPDATE;
+WHERE tenant = %(tenant)s AND uid = ANY(%(uids)b::bytea[]) ORDER BY uid FOR NO KEY UPDATE;
 
 -- name: taken
 -- Whether a thread's uid, or its name among the living, is in use.
@@ -194,7 +203,7 @@ UPDATE takeback.threads SET lock = %(lock)s::bytea WHERE tenant = %(tenant)s AND
 -- name: hold_ledgers
 -- The numbers of the ledgers that a batch is about, locked.
 SELECT family, seq FROM takeback.ledgers
-WHERE tenant = %(tenant)s AND family = ANY(%(families)s::bytea[]) ORDER BY family FOR NO KEY UPDATE;
+WHERE tenant = %(tenant)s AND family = ANY(%(families)b::bytea[]) ORDER BY family FOR NO KEY UPDATE;
 
 -- name: number_ledger
 -- The next number of a ledger; a ledger that is new begins. Zero rows when another process was faster.
@@ -205,8 +214,8 @@ ON CONFLICT (tenant, family) DO UPDATE SET seq = excluded.seq WHERE l.seq = excl
 -- Cells, each in place of the one of its kind and key.
 INSERT INTO takeback.cells AS c (tenant, family, key, kind, thread, seq, live, body)
 SELECT %(tenant)s::text, %(family)s, o.key, o.kind, o.thread, %(seq)s + 1, o.live, o.body
-FROM unnest(%(keys)s::bytea[], %(kinds)s::text[], %(threads)s::bytea[], %(lives)s::boolean[],
-            %(bodies)s::bytea[]) AS o (key, kind, thread, live, body)
+FROM unnest(%(keys)b::bytea[], %(kinds)b::text[], %(threads)b::bytea[], %(lives)b::boolean[],
+            %(bodies)b::bytea[]) AS o (key, kind, thread, live, body)
 ORDER BY o.key, o.kind
 ON CONFLICT (tenant, family, key, kind) DO UPDATE
 SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = excluded.body;
@@ -244,12 +253,12 @@ WHERE tenant = %(tenant)s AND digest > %(after)s ORDER BY digest LIMIT %(limit)s
 -- name: object_sizes
 -- What some objects take.
 SELECT digest, epoch, size, octet_length(data)::bigint FROM takeback.objects
-WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]);
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
 
 -- name: forget_objects
 -- Objects go, unless they got a new reference since the collection began. The server gives their space back.
 DELETE FROM takeback.objects
-WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]) AND epoch < %(epoch)s;
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]) AND epoch < %(epoch)s;
 
 -- name: prune
 -- The files of a run of versions are given up.
