@@ -14,7 +14,7 @@ from takeback.engine.calls import Hands
 from takeback.engine.commit import LedgerStale, Said
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.lines import carry_on, given_up
-from takeback.engine.plans import EffectsPart, effects_of
+from takeback.engine.plans import EffectsPart, effects_of, waits
 from takeback.engine.rollback import Move, apply, stale
 from takeback.engine.standing import merging
 from takeback.errors import (
@@ -134,9 +134,8 @@ def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: flo
     handlers = part.handlers
     lacking = {handler: handlers.count(handler) for handler in handlers if not hands.has(handler)}
     if lacking and wait is None:
-        waits = ", ".join(f"{count} wait for a worker with {handler}" for handler, count in lacking.items())
         raise HandlerMissing(
-            f"this process cannot apply it: {waits}",
+            f"this process cannot apply it: {', '.join(waits(lacking))}",
             thread=name,
             hint="--app module:name brings the tools; with wait= a worker is waited for; or resolve by hand",
         )
