@@ -152,10 +152,13 @@ def test_what_moved_in_words(repo: Repository) -> None:
         "branch feature-x created",
         "2 commits on main",
         "tag v1 created",
-        "the index changed",
     ]
     assert "branch main set back by 2 commits" in told(str(repo.path), repo.now(), before)
     assert told(str(repo.path), before, before) == []
+    now = repo.now()
+    (repo.path / "a.txt").write_text("staged")
+    repo("add", "a.txt")
+    assert told(str(repo.path), now, repo.now()) == ["the index changed"]
 
 
 def test_a_rewritten_branch_is_said_with_both_commits(repo: Repository) -> None:
