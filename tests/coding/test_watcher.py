@@ -114,7 +114,7 @@ def test_killed_while_it_starts(around: tuple[str, str], seconds: float, reposit
     with subprocess.Popen([sys.executable, "-m", "takeback.coding.watcher", *around]) as child:
         time.sleep(seconds)
         child.kill()
-    answer = hook.ask(places.socket_of(around[1]), b"ping\n", 1) if seconds else None
+    answer = hook.ask(places.socket_of(around[1]), b"ping\n") if seconds else None
     if answer is not None:
         os.kill(int(answer.splitlines()[1]), signal.SIGKILL)
     agent = Agent(repository)
