@@ -44,9 +44,9 @@ class Beside:
             self.used = True
             return self.tree.directory(self.path)
 
-    def place(self, path: bytes) -> tuple[int, bytes]:
+    def place(self, path: bytes, end: bytes = b"") -> tuple[int, bytes]:
         """Where what belongs to a path waits: always under the same name."""
-        return self.fd(), name_of(path)
+        return self.fd(), name_of(path) + end
 
     def write(self, path: bytes, entry: Entry, source: Getter) -> None:
         """A file's contents, whole under its name, or not there."""

@@ -18,7 +18,7 @@ from takeback.workspace.home import Home
 from takeback.workspace.ignore import RULE_FILES, Ignore, Rules
 from takeback.workspace.resource import Kept
 from takeback.workspace.restore import Outcome, Restore
-from takeback.workspace.scan import Index, read_rules, rule_files
+from takeback.workspace.scan import Index, Inode, read_rules, rule_files
 from takeback.workspace.tree import Tree
 from takeback.workspace.watch import Changed, Watch, Watcher
 
@@ -54,6 +54,7 @@ class Directory:
         self._own = frozenset(own)
         self._ignore: Ignore | None = None
         self._index: Index | None = None
+        self._short: dict[Inode, int] = {}  # files that have names outside, as the last sweep met them
         self._settled: bytes | None = None  # the manifest that the watcher's answers go on from
 
     # --- the resource
@@ -154,6 +155,9 @@ class Directory:
             ignore = self._ignore or self._rules_now(tree)
             tier = WATCHED if told is not None else NAMED
             captured = Capture(tree, ignore, base, store).these(set(paths), tier)
+        if told is not None and any(self._short.get(i) != names for i, names in captured.short.items()):
+            # A new name of a file is told of that name alone; where its others are, only a sweep finds.
+            return self._everything(base, store, told, why="a file has names that were not told of")
         return Look(captured, None if told is None else told.mark)
 
     def _everything(
@@ -173,6 +177,7 @@ class Directory:
                 met |= new
                 index.rule_files = sorted({*index.rule_files, *new})
             index.rules = self._rules_digest
+        self._short = captured.short
         if isinstance(self.watcher, Watch):
             self.watcher.follow(ignore)
         if audit and told is not None and told.everything is None:

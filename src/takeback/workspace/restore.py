@@ -376,7 +376,7 @@ class Restore:
             if entry is None or not (self._is(first, one, entry) and self._is(each.path, two, entry)):
                 raise Foreign("is not what it was one file with")
             self.outcome.touched.add(each.path)
-            aside, at = self._beside.place(each.path)
+            aside, at = self._beside.place(each.path, b".link")
             above, name = self.tree.at(first)
             os.link(name, at, src_dir_fd=above, dst_dir_fd=aside, follow_symlinks=False)
             fd, to = self._writable(each.path)
