@@ -118,7 +118,7 @@ def test_killed_at_every_point_of_a_restore(in_place: bool, tmp_path: Path, monk
         self.in_place = in_place
 
     monkeypatch.setattr(Directory, "__init__", made)
-    step = 1 if SOAK or in_place else 3
+    step = 1 if SOAK else 2 if in_place else 4
     seen = set()
     for at in range(1, POINTS, step):
         folder = tmp_path / str(at)

@@ -23,7 +23,7 @@ from takeback.workspace.tree import GONE, Tree
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READY = b"ready"
-_HELD = 256  # files that wait to be synced
+_HELD = 128  # files that wait to be synced
 _EACH = 4  # from more files on, the file system is synced once
 
 
@@ -74,6 +74,9 @@ class Beside:
                 f"nothing was changed in {self.tree.path}: new contents cannot be written: {error.strerror}",
                 hint="Make room, and try again",
             ) from None
+        except BaseException:
+            self.clear()
+            raise
 
     def ready(self) -> None:
         """All that is needed waits here; from now on what is found here may be somebody else's."""

@@ -84,10 +84,12 @@ class Capture:
         groups = self._groups({p for paths in self.linked.values() for p in paths})
         return self._made(groups, tier, swept=True)
 
-    def these(self, paths: set[bytes], tier: str) -> Captured:
-        """Only these paths; one that ends with a slash stands for all below it too."""
+    def these(self, paths: set[bytes], tier: str, left: list[Left] | None = None) -> Captured:
+        """Only these paths; one that ends with a slash stands for all below it too. `left` is what the last
+        look left out, where the manifest does not say it yet."""
         old = read.groups_of(self.base, self.store)
-        self.left = {each.path: each.why for each in read.left_of(self.base, self.store)}
+        known = read.left_of(self.base, self.store) if left is None else left
+        self.left = {each.path: each.why for each in known}
         for path in sorted(paths):
             self._named(path)
         # What was written through one name of a file is told of that name alone.

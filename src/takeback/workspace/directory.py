@@ -11,6 +11,7 @@ from blake3 import blake3
 
 from takeback.errors import CorruptObject, WorkspaceMissing
 from takeback.model.manifest import read
+from takeback.model.manifest.nodes import Left
 from takeback.model.manifest.read import Difference
 from takeback.model.tree.nodes import Getter, Writer
 from takeback.workspace.capture import Capture, Captured
@@ -54,6 +55,7 @@ class Directory:
         self._own = frozenset(own)
         self._ignore: Ignore | None = None
         self._index: Index | None = None
+        self._left: list[Left] | None = None
         self._short: dict[Inode, int] = {}  # files that have names outside, as the last sweep met them
         self._settled: bytes | None = None  # the manifest that the watcher's answers go on from
 
@@ -112,6 +114,7 @@ class Directory:
     def settle(self, look: Look) -> None:
         """What was looked at is recorded: the next look goes on from it."""
         captured = look.captured
+        self._left = captured.left
         if look.mark is not None and self.watcher is not None:
             self.watcher.settled(look.mark)
             self._settled = captured.root
@@ -154,7 +157,7 @@ class Directory:
         with self.opened() as tree:
             ignore = self._ignore or self._rules_now(tree)
             tier = WATCHED if told is not None else NAMED
-            captured = Capture(tree, ignore, base, store).these(set(paths), tier)
+            captured = Capture(tree, ignore, base, store).these(set(paths), tier, self._left)
         if told is not None and any(self._short.get(i) != names for i, names in captured.short.items()):
             # A new name of a file is told of that name alone; where its others are, only a sweep finds.
             return self._everything(base, store, told, why="a file has names that were not told of")

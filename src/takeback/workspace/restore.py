@@ -148,7 +148,10 @@ class Restore:
         """Write every new content beside; what can be changed in its place is not written twice."""
         for each in self.differences + self._split:
             entry = each.after
-            if entry is None or not entry.is_file or self._fits_in_place(each):
+            if entry is None or not entry.is_file:
+                continue
+            if self._fits_in_place(each):
+                read.contents(entry, self.source)  # what is not there or damaged shows before any change
                 continue
             if (
                 each.before is not None
