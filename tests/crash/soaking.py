@@ -20,13 +20,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import takeback
 from takeback.errors import Moved, StoreError, UnknownOutcome
 from takeback.repo import Repo
 from takeback.testing.faults import Child, Running
 
+T = TypeVar("T")
 WRITERS = 8
 SHARED = 3
 HOUR_US = 3_600_000_000
@@ -72,7 +73,7 @@ class Tally:
         counts = (
             f"{self.seconds:.0f} s, {self.rounds} rounds: {self.kills} writers killed, {self.stops} stopped "
             f"and woken, the server killed {self.server_kills} times; {self.acknowledged:,} writes "
-            f"acknowledged, {self.unknown} of unknown outcome, {self.refused} refused by a store that was away; "
+            f"acknowledged, {self.unknown} of unknown outcome, {self.refused} refused while it was away; "
             f"{len(self.lost)} lost, {len(self.twice)} there twice, {len(self.unsound)} unsound"
         )
         spans = [("a first write after all were killed", self.recovery_ms),
@@ -123,12 +124,14 @@ class Soak:
         self._begin(name)
         lives = [self._writer(name, number) for number in range(WRITERS)]
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            time.sleep(self.rng.uniform(0.05, 0.3))
-            self._befalls(name, lives)
-        killed = time.monotonic()
-        for running, _ in lives:
-            running.signal(signal.SIGKILL)
+        try:
+            while time.monotonic() < until:
+                time.sleep(self.rng.uniform(0.05, 0.3))
+                self._befalls(name, lives)
+        finally:
+            killed = time.monotonic()
+            for running, _ in lives:
+                running.signal(signal.SIGKILL)
         for running, log in lives:
             self._ended(running, log)
         self._recover(name, killed)
@@ -259,7 +262,7 @@ def _write(child: Child, soak: Soak, name: str, number: int, mark: str, log: Pat
     clock of the first is an hour behind."""
     signal.alarm(0)
     clock = (lambda: time.time_ns() // 1000 - HOUR_US) if number == 0 else None
-    with soak.opens(soak.url, clock=clock) as repo:
+    with _patiently(lambda: soak.opens(soak.url, clock=clock)) as repo:
         count = 3 if number % 2 else 1
         failures: list[BaseException] = []
 
@@ -272,14 +275,16 @@ def _write(child: Child, soak: Soak, name: str, number: int, mark: str, log: Pat
         threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(count)]
         for thread in threads:
             thread.start()
-        while not failures:
+        parent = os.getppid()
+        while not failures and os.getppid() == parent:
             time.sleep(0.01)
-        raise failures[0]
+        if failures:
+            raise failures[0]
 
 
 def _turns(repo: Repo, name: str, mark: str, log: Path, rng: random.Random) -> None:
-    mine = repo.thread(f"{name}/w{mark}")
-    shared = [repo.thread(f"{name}/shared{number}") for number in range(SHARED)]
+    mine = _patiently(lambda: repo.thread(f"{name}/w{mark}"))
+    shared = _patiently(lambda: [repo.thread(f"{name}/shared{number}") for number in range(SHARED)])
     with log.open("ab", buffering=0) as file:
         turn = 0
         while True:
@@ -301,6 +306,15 @@ def _turns(repo: Repo, name: str, mark: str, log: Path, rng: random.Random) -> N
             if what[0] != "there":
                 with suppress(StoreError):
                     thread.refresh()
+
+
+def _patiently(act: Callable[[], T]) -> T:
+    """Even if the server is away just now."""
+    while True:
+        try:
+            return act()
+        except StoreError:
+            time.sleep(0.02)
 
 
 # --- an owner that is stopped
@@ -354,12 +368,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.soaking", description=__doc__)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tb-soak-") as folder:
-        soak = Soak(os.path.join(folder, "store.db"), Path(folder), seed=asked.seed)
-        tally = soak.run(asked.seconds, lambda text: print(f"\r{text.splitlines()[0]}", file=sys.stderr))
-    print(f"SQLite, seed {asked.seed}: {tally}")
-    sys.exit(0 if tally.sound else 1)
+    found = {}
+    for name, run in (("SQLite", _on_sqlite), ("PostgreSQL", _on_postgres)):
+        with tempfile.TemporaryDirectory(prefix="tb-soak-") as folder:
+            tally = found[name] = run(Path(folder), asked.seconds, asked.seed)
+        if not asked.json:
+            print(f"{name}, seed {asked.seed}: {tally}", flush=True)
+    if asked.json:
+        print(json.dumps({name: tally.as_dict() for name, tally in found.items()}, indent=2))
+    sys.exit(0 if all(tally.sound for tally in found.values()) else 1)
+
+
+def _on_sqlite(folder: Path, seconds: float, seed: int) -> Tally:
+    return Soak(os.fspath(folder / "store.db"), folder, seed=seed).run(seconds, _shown)
+
+
+def _on_postgres(folder: Path, seconds: float, seed: int) -> Tally:
+    from takeback.testing.postgres import Server as Postgres
+
+    with Postgres(fsync=True) as server:
+        return Soak(server.url(), folder, seed=seed, server=server).run(seconds, _shown)
+
+
+def _shown(text: str) -> None:
+    print(text.splitlines()[0], file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import takeback
 from takeback.repo import Repo
 from takeback.storage.base import Batch, NewCheckpoint, Refusal, Storage
 from takeback.storage.wrappers import Wrapper
+from takeback.testing.postgres import Server, fresh_url
 
 
 def test_nothing_acknowledged_is_lost(store_path: Path, tmp_path: Path) -> None:
@@ -26,8 +27,35 @@ def test_nothing_acknowledged_is_lost(store_path: Path, tmp_path: Path) -> None:
     assert len(tally.recovery_ms) == tally.rounds >= 2
 
 
-def test_an_owner_that_was_stopped_is_refused_when_it_wakes(store_path: Path) -> None:
-    assert stopped_owner(lambda: takeback.open(store_path)) == ["step_lost", "conflict"]
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_an_owner_that_was_stopped_is_refused_when_it_wakes(store_path: Path, backend: str) -> None:
+    url = os.fspath(store_path) if backend == "sqlite" else fresh_url()
+    assert stopped_owner(lambda: takeback.open(url)) == ["step_lost", "conflict"]
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) -> None:
+    """Writers live through it, or are killed themselves; with a clock an hour behind among them."""
+    with Server(fsync=True) as server:
+        tally = Soak(server.url(), tmp_path, seed=5, server=server).run(5)
+    assert tally.sound, str(tally)
+    assert tally.server_kills > 0
+    assert len(tally.server_recovery_ms) == tally.server_kills
+    assert tally.acknowledged > 100
+
+
+def test_a_server_that_answers_before_it_commits_is_found_out(tmp_path: Path) -> None:
+    """`synchronous_commit = off`, which a store has only where it was asked for by name."""
+
+    def relaxed(url: str, **options: Any) -> Repo:
+        return takeback.open(url, durability="relaxed", **options)
+
+    with Server(fsync=True) as server:
+        soak = Soak(server.url(), tmp_path, seed=5, server=server, opens=relaxed)
+        for _ in range(12):
+            soak.round(1.5)
+            if soak.tally.lost:
+                return
+    raise AssertionError(f"nothing was found: {soak.tally}")
 
 
 class Early(Wrapper):
@@ -60,6 +88,14 @@ def test_a_store_that_answers_before_it_commits_is_found_out(store_path: Path, t
     assert not tally.sound
     assert "lost" in str(tally)
     assert tally.as_dict()["lost"] == len(tally.lost)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(200, 204))
+def test_nothing_acknowledged_is_lost_in_minutes_of_killed_servers(tmp_path: Path, seed: int) -> None:
+    with Server(fsync=True) as server:
+        tally = Soak(server.url(), tmp_path, seed=seed, server=server).run(60)
+    assert tally.sound, str(tally)
 
 
 @pytest.mark.soak
