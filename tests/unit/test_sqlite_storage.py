@@ -16,34 +16,52 @@ import pytest
 import takeback.storage
 from takeback.errors import CorruptObject, StoreCorrupt, StoreError, StoreFull, UnknownOutcome
 from takeback.model import canonical
+from takeback.model.graphs import GraphWrite, Place, marked
 from takeback.storage import objects as codec
 from takeback.storage import sqlite, sqlite_file
 from takeback.storage.base import (
     Batch,
+    Buried,
     DropLabel,
     Epochs,
     Forget,
     HeadMoved,
+    Hide,
     Lock,
     NameTaken,
     NewCheckpoint,
     NewEpoch,
     NewThread,
     Objects,
+    Places,
     Prune,
     Pruned,
     PutLabel,
+    PutWrites,
     Row,
     Sizes,
     Still,
     ThreadGone,
     ThreadQuery,
     Tombstone,
+    Writes,
+)
+from takeback.storage.items import (
+    AllVersions,
+    HoldItems,
+    NewestUnder,
+    PutItems,
+    Seen,
+    TouchItems,
+    TurnItems,
+    VersionsBy,
+    VersionsOf,
 )
 from takeback.storage.migrate import queries
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Disk
 from takeback.testing.handles import labels, together
+from takeback.testing.items import NS, version
 from takeback.testing.rows import audit, blobs, cell, following, ledger, merging, new_thread, run
 
 A = "a"
@@ -632,12 +650,27 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
     ok(store, Still(row.uid, 0), ledger(row.uid, 0, cell()), Lock(row.uid, b"plan"))
     store.cells(A, family=row.uid)
     store.cells(A, live=True)
+    for query in (
+        Places(row.uid), Places(row.uid, ""), Places(row.uid, "sub"), Places(row.uid, hash=1), Places(),
+        Places(run=1), Writes(row.uid), Writes(row.uid, [b"k"]), Buried("t"),
+    ):  # fmt: skip
+        store.find(A, query)
+    write = GraphWrite(b"k", "task", -1, "channel", "", b"data", b"digest")
+    other = new_thread("g")
+    placed = following(other.first, meta=marked([Place("", "id")]))
+    ok(store, other, NewCheckpoint(placed), PutWrites(other.uid, [write]), Hide(other.uid, [(1, "")]))
     store.audit(A)
     store.objects(A, list(blobs(b"x")))
     store.tenants()
     store.info()
     ok(store, NewEpoch(), Forget([*blobs(b"x")], 1), Prune(row.uid, 0, 0, 1))
     for query in (Epochs(), Objects(), Sizes([*blobs(b"x")]), Pruned(row.uid)):
+        store.find(A, query)
+    old = version(b"old", brought=True, at_us=1)
+    ok(store, PutItems([version(b"1", seen=Seen(NS, "k", 0, 0)), old]), TurnItems([Seen(NS, "k", 2, 0)]))
+    ok(store, HoldItems([(NS, "k", 1)], (b"t", 1, 1)), HoldItems([(NS, "k", 1)], None))
+    ok(store, TouchItems([(NS, "k")], 1))
+    for query in (VersionsOf(NS, "k"), NewestUnder("", NS), VersionsBy(row.uid), AllVersions()):
         store.find(A, query)
     ok(store, Lock(row.uid, None, was=b"plan"), Tombstone(row.uid, 1))
     store.close()
@@ -646,7 +679,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
 
 def test_every_named_statement_says_what_it_is_for() -> None:
     """One sentence each, under a name of its own; and every statement is one that SQLite takes."""
-    text = (SCHEMA / "queries.sql").read_text(encoding="utf-8")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SCHEMA.glob("queries*.sql")))
     names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
     explained = re.findall(r"^-- name: (\w+)\n-- [A-Z][^\n]*\.$", text, re.MULTILINE)
     assert names == explained

@@ -15,11 +15,13 @@ from psycopg.pq import TransactionStatus
 
 from takeback.errors import StoreError
 from takeback.model import canonical
+from takeback.model.graphs import is_marked
 from takeback.storage.base import (
     Audit,
     Batch,
     DropLabel,
     HeadMoved,
+    Hide,
     History,
     Ledger,
     LedgerMoved,
@@ -29,6 +31,7 @@ from takeback.storage.base import (
     NewThread,
     Prune,
     PutLabel,
+    PutWrites,
     Refusal,
     Row,
     Still,
@@ -37,6 +40,8 @@ from takeback.storage.base import (
     Tombstone,
     Within,
 )
+from takeback.storage.postgres_graphs import GRAPH_WRITERS, write_places
+from takeback.storage.postgres_items import ITEM_WRITERS
 from takeback.storage.postgres_rows import (
     Packed,
     cell_values,
@@ -84,11 +89,13 @@ _Single = tuple[str, dict[str, Any]] | None
 
 
 def _commit(tenant: str, row: NewCheckpoint) -> _Single:
+    if is_marked(row.checkpoint):
+        return None  # a graph's: it also stands for some of the graph's own
     return "commit", checkpoint_values(tenant, row.checkpoint) | {"lock": row.lock}
 
 
 def _commit_with_ledger(tenant: str, row: NewCheckpoint, ledger: Ledger) -> _Single:
-    if ledger.seq is None or not ledger.cells:
+    if ledger.seq is None or not ledger.cells or is_marked(row.checkpoint):
         return None
     values = checkpoint_values(tenant, row.checkpoint) | cell_values(ledger.cells)
     values |= {"lock": row.lock, "family": ledger.family, "seq": ledger.seq}
@@ -110,6 +117,8 @@ def _ledger_still(tenant: str, row: Still | None, ledger: Ledger) -> _Single:
 
 
 def _create(tenant: str, row: NewThread) -> _Single:
+    if is_marked(row.first):
+        return None
     return "create", thread_values(tenant, row)
 
 
@@ -121,6 +130,19 @@ _SINGLE: dict[tuple[type, ...], Callable[..., _Single]] = {
     (Still, Ledger): _ledger_still,
     (NewThread,): _create,
 }
+
+
+def moved(wire: Wire, sql: dict[str, str], batch: Batch) -> HeadMoved | None:
+    """Why a commit was refused, where that is plain without a lock: others have written meanwhile, and may do
+    so again before the caller looks."""
+    row = next((row for row in batch.rows if isinstance(row, NewCheckpoint)), None)
+    if row is None:
+        return None
+    c = row.checkpoint
+    found = wire.ask(sql["head"], {"tenant": batch.tenant, "uid": c.uid}).fetchone()
+    if found is None or found[2] is not None or found[1] in (c.digest, c.previous):
+        return None
+    return HeadMoved(found[0], found[1])
 
 
 # --- row by row
@@ -158,7 +180,7 @@ class Transaction:
         for row in batch.rows:
             made = row.first if isinstance(row, NewThread) else getattr(row, "checkpoint", None)
             if made is not None:
-                found = self._one("digest_of", {"uid": made.uid, "version": made.version})
+                found = self.one("digest_of", {"uid": made.uid, "version": made.version})
                 return found is not None and found[0] == made.digest
         return False
 
@@ -175,10 +197,11 @@ class Transaction:
             return gone
         values = thread_values(self._tenant, row) | object_values({})
         while self.ask("create", values) == 0:
-            if self._one("taken", values) is not None:
+            if self.one("taken", values) is not None:
                 return NameTaken(row.name)
         first = row.first
         self._threads[row.uid] = Held(first.version, first.digest, None, None)
+        write_places(self, first)
         return None
 
     def _new_checkpoint(self, row: NewCheckpoint) -> Refusal | None:
@@ -186,6 +209,7 @@ class Transaction:
         if refusal is None and not self._is_head(row.checkpoint):
             self._write_head(row.checkpoint)
             self.ask("new_checkpoint", checkpoint_values(self._tenant, row.checkpoint))
+            write_places(self, row.checkpoint)
         return refusal
 
     def _joins(self, row: NewCheckpoint) -> Refusal | None:
@@ -227,6 +251,8 @@ class Transaction:
             values = [checkpoint_values(self._tenant, checkpoint) for checkpoint in new]
             self._wire.own.executemany(self._sql["new_checkpoint"], values)
             self._write_head(new[-1])
+            for checkpoint in new:
+                write_places(self, checkpoint)
         return None
 
     def _put_label(self, row: PutLabel) -> Refusal | None:
@@ -249,7 +275,7 @@ class Transaction:
         if held.lock is not None:
             return ThreadLocked(held.lock)
         self.ask("bury_thread", {"uid": row.uid, "deleted": row.deleted_us})
-        for name in ("drop_checkpoints", "drop_labels", "drop_pruned"):
+        for name in ("drop_checkpoints", "drop_labels", "drop_pruned", "drop_places", "drop_writes"):
             self.ask(name, {"uid": row.uid})
         held.deleted = row.deleted_us
         return None
@@ -272,7 +298,7 @@ class Transaction:
         held = self._living(row.uid)
         if held.lock is not None:
             return ThreadLocked(held.lock)
-        found = self._one("line_of", {"uid": row.uid, "version": held.head})
+        found = self.one("line_of", {"uid": row.uid, "version": held.head})
         if found is None or found[0] != row.line or row.digest not in (None, held.digest):
             return HeadMoved(held.head, held.digest)
         return None
@@ -292,6 +318,7 @@ class Transaction:
         return None
 
     def _within(self, row: Within) -> Refusal | None:
+        self.ask("usual_plans", {})
         self.worked = self.working = True
         made = row.work(self._wire)
         self.working = False
@@ -326,11 +353,11 @@ class Transaction:
             self._hold_ledgers(sorted(families))
 
     def _hold(self, uids: list[bytes]) -> None:
-        found = {row[0]: Held(*row[1:]) for row in self._all("hold_threads", {"uids": uids})}
+        found = {row[0]: Held(*row[1:]) for row in self.all("hold_threads", {"uids": uids})}
         self._threads |= {uid: found.get(uid) for uid in uids}
 
     def _hold_ledgers(self, families: list[bytes]) -> None:
-        found = dict(self._all("hold_ledgers", {"families": families}))
+        found = dict(self.all("hold_ledgers", {"families": families}))
         self._ledgers |= {family: found.get(family, 0) for family in families}
 
     def _thread(self, uid: bytes) -> Held | None:
@@ -357,10 +384,10 @@ class Transaction:
     def ask(self, name: str, values: dict[str, Any]) -> int:
         return self._wire.ask(self._sql[name], {"tenant": self._tenant, **values}).rowcount
 
-    def _one(self, name: str, values: dict[str, Any]) -> Any:
+    def one(self, name: str, values: dict[str, Any]) -> Any:
         return self._wire.ask(self._sql[name], {"tenant": self._tenant, **values}).fetchone()
 
-    def _all(self, name: str, values: dict[str, Any]) -> list[Any]:
+    def all(self, name: str, values: dict[str, Any]) -> list[Any]:
         return self._wire.ask(self._sql[name], {"tenant": self._tenant, **values}).fetchall()
 
 
@@ -370,7 +397,7 @@ def _uids(row: Row) -> list[bytes]:
         return [] if row.source is None else [row.source]
     if isinstance(row, NewCheckpoint):
         return [row.checkpoint.uid]
-    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still, Prune)):
+    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still, Prune, PutWrites, Hide)):
         return [row.uid]
     return []
 
@@ -388,4 +415,6 @@ _WRITERS: dict[type, Callable[[Transaction, Any], Refusal | None]] = {
     Within: Transaction._within,
     Audit: Transaction._audit,
     **SPACE_WRITERS,
+    **GRAPH_WRITERS,
+    **ITEM_WRITERS,
 }

@@ -6,6 +6,7 @@ import apsw
 
 from takeback.errors import TakebackError, UnknownOutcome
 from takeback.storage.base import Batch, Ledger, NewThread, Refusal, Storage, Tombstone
+from takeback.storage.items import PutItems, VersionsOf
 from takeback.storage.sqlite_file import SqliteFile, meaning
 from takeback.storage.sqlite_ledger import ledger_landed
 
@@ -43,6 +44,10 @@ def landed(store: Storage, batch: Batch) -> bool | None:
     for row in batch.rows:
         if isinstance(row, Ledger) and row.cells and row.seq is not None:
             return ledger_landed(row, store.cells(batch.tenant, family=row.family, after=row.seq))
+        if isinstance(row, PutItems) and row.versions:
+            new = row.versions[-1]
+            rows = store.find(batch.tenant, VersionsOf(new.namespace, new.key))
+            return any(version.digest == new.digest for version in rows)
         if isinstance(row, Tombstone):
             info = store.thread_by_uid(batch.tenant, row.uid)
             return info is not None and info.deleted_us == row.deleted_us
