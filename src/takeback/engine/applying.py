@@ -10,11 +10,11 @@ import msgspec
 
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change
-from takeback.engine.calls import Hands
+from takeback.engine.calls import LOST, Hands
 from takeback.engine.commit import LedgerStale, Said
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.lines import carry_on, given_up
-from takeback.engine.plans import EffectsPart, effects_of
+from takeback.engine.plans import EffectsPart, effects_of, waits
 from takeback.engine.rollback import Move, apply, stale
 from takeback.engine.standing import merging
 from takeback.engine.steps import in_progress
@@ -28,7 +28,7 @@ from takeback.errors import (
 )
 from takeback.model import canonical
 from takeback.model.ids import Bookmark, ThreadUid, bookmark
-from takeback.model.ledger import Entry, PlanCell, PlanLine
+from takeback.model.ledger import IN_FLIGHT, Entry, PlanCell, PlanLine
 from takeback.model.records import Checkpoint, FileRoot
 from takeback.storage.base import Lock, Row, Still
 
@@ -128,10 +128,11 @@ def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: flo
         _looked_again(job)
     if part.unsettled:
         unsettled = ", ".join(f"#{e.number} ({e.shown}) is {e.state}" for e in part.unsettled)
+        flies = all(e.state in IN_FLIGHT for e in part.unsettled)
         raise Undecided(
             f"before this can go back: {unsettled}",
             thread=name,
-            hint="`takeback effects resolve NUMBER --happened` or --did-not",
+            hint=LOST if flies else "`takeback effects resolve NUMBER --happened` or --did-not",
         )
     if unsaid:
         raise Unacknowledged(
@@ -142,9 +143,8 @@ def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: flo
     handlers = part.handlers
     lacking = {handler: handlers.count(handler) for handler in handlers if not hands.has(handler)}
     if lacking and wait is None:
-        waits = ", ".join(f"{count} wait for a worker with {handler}" for handler, count in lacking.items())
         raise HandlerMissing(
-            f"this process cannot apply it: {waits}",
+            f"this process cannot apply it: {', '.join(waits(lacking))}",
             thread=name,
             hint="--app module:name brings the tools; with wait= a worker is waited for; or resolve by hand",
         )

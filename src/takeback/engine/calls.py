@@ -32,6 +32,7 @@ from takeback.storage.base import Still
 
 DAY_US = 24 * 3600 * 1_000_000
 TIMEOUT_US = 5 * 60 * 1_000_000
+LOST = "Wait for its outcome; where its worker is gone, `takeback recover settle` says so"
 _replace = msgspec.structs.replace
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -173,6 +173,14 @@ def discrepancies(ctx: Context, book: Book, tip: Tip) -> EffectsPart:
     groups = _groups(ctx, book, tip, tip.pointer, Wish()) if book.effects else {}
     groups.pop("same", None)
     return Differences(groups, Wish(effects=False))
+
+
+def waits(lacking: Mapping[str, int]) -> list[str]:
+    """What nobody here can do, a line a handler."""
+    return [
+        f"{count} {'waits' if count == 1 else 'wait'} for a worker with {handler}"
+        for handler, count in lacking.items()
+    ]
 
 
 def doing(handler: str) -> str:

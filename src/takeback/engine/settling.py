@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from takeback.engine.book import Book, Change, blob
-from takeback.engine.calls import settle
+from takeback.engine.calls import LOST, settle
 from takeback.engine.context import Context
 from takeback.engine.undoing import settled_undo
 from takeback.errors import NotForAgents, Undecided
-from takeback.model.ledger import Decision, Effect
+from takeback.model.ledger import IN_FLIGHT, Decision, Effect
 from takeback.storage.base import Row
 
 _replace = msgspec.structs.replace
@@ -36,9 +36,11 @@ def resolve(
         elif now.state == "undo_unknown":
             state = "undone" if happened else "done"
         else:
+            flies = now.state in IN_FLIGHT
             raise Undecided(
-                f"#{now.number} ({now.shown}) is {now.state}: there is nothing to resolve",
-                hint=f"`takeback effects show {now.number}` tells what is known of it",
+                f"#{now.number} ({now.shown}) is "
+                + ("in flight" if flies else f"{now.state}: there is nothing to resolve"),
+                hint=LOST if flies else f"`takeback effects show {now.number}` tells what is known of it",
             )
         said = Decision(f"resolved {now.state}: {'happened' if happened else 'did not'}", by, clock)
         settled = _replace(settle(_replace(now, dirty=False), state, book), decisions=[*now.decisions, said])
