@@ -169,6 +169,14 @@ def lost(error: BaseException) -> bool:
     return error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
 
 
+def away(error: BaseException) -> bool:
+    """Whether a connection could not be made, for a reason that may pass."""
+    if not isinstance(error, StoreUnavailable):
+        return False
+    said = str(error.__cause__)
+    return isinstance(error.__cause__, psycopg.OperationalError) and not any(part in said for part in _STAYS)
+
+
 def passing(error: BaseException) -> bool:
     """Whether the transaction is known to be gone, and may go well when it is tried again."""
     return isinstance(error, (pg.SerializationFailure, pg.DeadlockDetected, pg.TooManyConnections))
@@ -204,6 +212,7 @@ def _unreachable(at: str, said: str) -> StoreUnavailable:
     )
 
 
+_STAYS = ("authentication failed", "no password", "does not exist", "not permitted", "no pg_hba.conf entry")
 _Maker = Callable[[str, str], TakebackError]
 _MEANINGS: list[tuple[tuple[type[psycopg.Error], ...], _Maker]] = [
     (

@@ -18,7 +18,7 @@ import psycopg
 
 from takeback.errors import StoreUnavailable, UnknownOutcome
 from takeback.storage.postgres_connections import Connections, Patience
-from takeback.storage.postgres_server import Wire, lost, meaning, passing
+from takeback.storage.postgres_server import Wire, away, lost, meaning, passing
 from takeback.storage.postgres_writes import Mark, Transaction, moved, single
 
 if TYPE_CHECKING:
@@ -70,10 +70,11 @@ class Writer:
                 with self._connections.wire() as wire:
                     return self._once(attempt, wire)
             except StoreUnavailable as error:  # no connection could be made
-                if not attempt.unsure:
-                    raise
-                if not patience.lasts():
+                if (attempt.unsure or away(error)) and patience.lasts():
+                    continue
+                if attempt.unsure:
                     raise self._unknown() from error
+                raise
             except psycopg.Error as error:
                 if attempt.landed:
                     return None

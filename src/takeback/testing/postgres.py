@@ -53,7 +53,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Start it (again), and wait until it answers."""
+        """Start it (again), and wait until it answers. It ends with the thread that calls this."""
         options = self._settings | {"unix_socket_directories": self.folder, "listen_addresses": ""}
         arguments = [f"--{name}={value}" for name, value in options.items()]
         with open(f"{self.folder}/log", "ab") as log:
