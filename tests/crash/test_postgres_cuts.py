@@ -195,10 +195,11 @@ def test_a_snapshot_that_is_cut_says_so(store: PostgresStorage, proxy: Proxy) ->
 
 
 def test_an_outcome_that_cannot_be_found_out_is_unknown(
-    store: PostgresStorage, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is lost and the server does not come back: that is said, and never guessed."""
     monkeypatch.setattr(postgres_connections, "PATIENCE", 0.3)
+    store = PostgresStorage(proxy.url(fresh_url().rpartition("schema=")[2]) + "&pool_size=1")
     row = new_thread("t")
     second = following(row.first)
     ok(store, row)
@@ -208,6 +209,7 @@ def test_an_outcome_that_cannot_be_found_out_is_unknown(
         ok(store, NewCheckpoint(following(second)))
     proxy.disarm()
     assert head_of(store, "t").version == 2
+    store.close()
 
 
 def test_a_server_that_is_killed_and_started_again() -> None:
