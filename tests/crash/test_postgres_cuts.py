@@ -137,6 +137,34 @@ def assert_written_once(store: PostgresStorage, rows: list[Row]) -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+@pytest.mark.parametrize("makes", [commit, commit_with_effects, effects], ids=lambda makes: makes.__name__)
+@pytest.mark.parametrize("landed", [True, False])
+def test_others_write_before_the_outcome_is_found(
+    store: PostgresStorage, proxy: Proxy, makes: Makes, landed: bool
+) -> None:
+    """They build upon a write whose writer does not know of it yet, or take its place; it is told which."""
+    ok(store, new_thread("t"))
+    ok(store, ledger(F, 0, cell(b"first")))
+    ok(store, *makes(store, 1))  # prepares the statement: the next one is one message
+    other = PostgresStorage(shared().url(store._server.schema))
+    rows = makes(store, 2)
+    tries = []
+
+    def meddle(label: str) -> None:
+        tries.extend([label] if label == "begin" else [])
+        if len(tries) == 2 and label == "begin":
+            ok(other, NewCheckpoint(following(head_of(other, "t"))), ledger(F, None, cell(b"2"), cell(b"o")))
+
+    store.point = meddle
+    proxy.arm("after" if landed else "before", 0)
+    refusal = store.apply(Batch(A, rows))
+    assert (refusal is None) == landed
+    assert len(tries) == 2
+    mine = [row.checkpoint for row in rows if isinstance(row, NewCheckpoint)]
+    assert all((c in store.checkpoints(A, c.uid, 0, 99)) == landed for c in mine)
+    other.close()
+
+
 @pytest.mark.parametrize("cut", CUTS)
 def test_work_inside_a_transaction_is_never_done_twice(
     store: PostgresStorage, proxy: Proxy, cut: Cut
