@@ -29,6 +29,7 @@ from takeback.errors import (
     Undecided,
 )
 from takeback.errors.base import naming
+from takeback.filehands import FileHands
 from takeback.model import canonical
 from takeback.model.ledger import Blob, Effect, Entry
 from takeback.step import current, decided
@@ -106,8 +107,8 @@ async def acall(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     return value
 
 
-class Hands:
-    """What this process can do for a plan: the tools that are registered here."""
+class Hands(FileHands):
+    """What this process can do for a plan: the tools that are registered here, the files that lie here."""
 
     def has(self, handler: str) -> bool:
         return registry.has(handler)

@@ -141,7 +141,7 @@ class Step(Generic[S]):
     _base: Tip | None
 
     def _begin(self) -> None:
-        self._base, self.state = self._thread._begin()
+        self._base, self.state = self._thread._begin(self.label)
         if self._base is None:
             return
         self._session = self._entered(self._base)
@@ -179,8 +179,11 @@ class Step(Generic[S]):
         if session is None:
             return
         steps.leave(session)
-        if self._on_error == "rollback" and session.stored:
+        files = self._base is not None and bool(self._base.head.files)
+        if self._on_error == "rollback" and (session.stored or files):
             self._thread._take_step_back(error)
+        elif files and not session.replays:
+            self._thread._capture_failed(self.label, error)
 
 
 class Deciding:

@@ -24,7 +24,7 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import aio
+from takeback import aio, files
 from takeback.errors import (
     BadState,
     ReadOnlyState,
@@ -59,12 +59,14 @@ async def numbers(tb: Any, name: str = "t") -> Any:
 
 
 def test_every_class_of_the_facade_has_a_counterpart() -> None:
-    homes = {f"takeback.{name}" for name in ("repo", "thread", "view", "step", "plan", "asking", "recovery")}
+    homes = {f"takeback.{name}" for name in (
+        "repo", "thread", "view", "step", "plan", "asking", "recovery", "files",
+    )}  # fmt: skip
     classes = {
         value for name in takeback.__all__ if inspect.isclass(value := getattr(takeback, name))
         and value.__module__ in homes
     }  # fmt: skip
-    assert {*classes, takeback.Diff} == set(aio.FACES)
+    assert {*classes, takeback.Diff, files.Files, files.FilesDiff} == set(aio.FACES)
     assert {face.__name__ for face in aio.FACES.values()} == {f"Async{c.__name__}" for c in aio.FACES}
 
 
@@ -112,6 +114,7 @@ def scenario(tb: Any, folder: Path) -> Asked:
     said += [(yield from taken_back(trip)), (yield from other_lines(tb, trip))]
     said += [(yield from whole(tb, trip, folder)), (yield from mistakes(tb, trip))]
     said += [(yield from acting(tb)), (yield from asking(tb)), (yield from pending(tb))]
+    said += [(yield from with_files(tb, folder))]
     return [*said, (yield trip.history()), (yield trip.history(newest_first=False, inherited=True))]
 
 
@@ -247,6 +250,38 @@ def order(item: str) -> str:
     return item
 
 
+def with_files(tb: Any, folder: Path) -> Asked:
+    """A directory goes along: attached, captured, looked at, put back, and let go."""
+    trip = yield tb.thread("files", agent="planner", initial={})
+    place = folder / "project"
+    place.mkdir(exist_ok=True)
+    (place / "a.txt").write_text("one\n")
+    ws = yield trip.workspace(place, watch=False)
+    said: list[Any] = [ws.name, (yield ws.shared), (yield ws.path).endswith("project")]
+    said += [
+        (yield ws.host) != "",
+        (yield ws.directory).missed,
+        (yield ws.watch()),
+        (yield ws.status()).clean,
+    ]
+    (place / "a.txt").write_text("two\n")
+    said += [[str(each) for each in (yield trip.changed_files())], (yield trip.capture("by hand")).kind]
+    (place / "b.txt").write_text("new\n")
+    said += [(yield trip.capture(step="edit")).step, len((yield trip.workspaces()))]
+    files = yield trip.files()
+    said += [[path for path, _ in (yield files.items())], (yield files.read("a.txt")), files.workspace]
+    said += [(yield files.left_out), (yield files.linked), (yield files.get("nope"))]
+    said += [sorted((yield files.as_dict())), (yield trip.read_file(1, "a.txt"))]
+    diff = yield trip.diff_files(1)
+    said += [bool(diff), len(diff), [each.what for each in (yield diff.changes)], (yield diff.text("a.txt"))]
+    said += [(yield diff.as_dict())["workspace"]]
+    plan = yield trip.plan_undo()
+    said += [str(plan), plan.files.touched, (yield plan.apply()).checkpoint.kind]
+    yield ws.detach()
+    said += [len((yield trip.workspaces()))]
+    return said
+
+
 def pending(tb: Any) -> Asked:
     """Plans that stop at a line: tried again, given up, and gone on with without it."""
     trip = yield tb.thread("pending", agent="planner", initial={"n": 0})
@@ -375,7 +410,7 @@ def test_the_program_uses_every_member() -> None:
     """A verb that is new must be added to it, or its async form is tried nowhere."""
     program = "".join(
         inspect.getsource(part)
-        for part in (scenario, taken_back, other_lines, whole, mistakes, acting, asking, pending)
+        for part in (scenario, taken_back, other_lines, whole, mistakes, acting, asking, pending, with_files)
     )
     # Below, and what differs from run to run.
     elsewhere = {"close", "digest"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import apsw
 import pytest
-from tests.unit import effect_errors
+from tests.unit import effect_errors, file_errors
 from tests.unit.error_cases import CASES, World, case
 
 import takeback
@@ -363,7 +363,7 @@ def test_it_is_raised_and_says_what_where_and_what_to_do(world, error):
 
 def test_every_error_is_reached():
     """An error that nothing raises is a promise that nobody tested; groups are for catching."""
-    assert effect_errors.CASES is CASES
+    assert effect_errors.CASES is file_errors.CASES is CASES
     assert {*CASES, *GROUPS} == set(ALL)
     assert GROUPS.isdisjoint(CASES)
 
@@ -383,8 +383,9 @@ def test_kinds_are_unique_and_stable():
         "rollback_in_progress", "step_in_progress", "step_lost", "step_open", "store_busy",
         "store_closed", "store_corrupt", "store_error", "store_full", "store_unavailable",
         "thread_deleted", "thread_exists", "too_deep", "too_large", "tool_in_tool", "unacknowledged",
-        "undecided", "unknown_checkpoint", "unknown_label", "unknown_outcome", "unknown_thread",
-        "unstorable", "wrong_owner", "wrong_thread",
+        "undecided", "unknown_checkpoint", "unknown_file", "unknown_label", "unknown_outcome",
+        "unknown_thread", "unstorable", "workspace_busy", "workspace_failed", "workspace_missing",
+        "workspace_refused", "wrong_owner", "wrong_thread",
     ]  # fmt: skip
     assert all("kind" in vars(error) for error in ALL)
 

@@ -28,7 +28,7 @@ from takeback.errors import (
 from takeback.model import canonical
 from takeback.model.ids import Bookmark, ThreadUid, bookmark
 from takeback.model.ledger import Entry, PlanCell, PlanLine
-from takeback.model.records import Checkpoint
+from takeback.model.records import Checkpoint, FileRoot
 from takeback.storage.base import Lock, Row, Still
 
 _replace = msgspec.structs.replace
@@ -44,6 +44,8 @@ class Job(msgspec.Struct, frozen=True):
     move: Move
     part: EffectsPart
     said: Said
+    moves: list[FileRoot] = []  # workspaces whose files it puts back, as they are now
+    contents: dict[bytes, bytes] = {}  # objects of what they will be
 
     def seen_again(self) -> None:
         """Refuse if effects are not what the plan saw."""
@@ -63,9 +65,9 @@ def run(
     ctx, book, tip, part = job.ctx, job.book, job.tip, job.part
     if tip.head.digest != job.move.head.digest:
         raise stale(tip, job.move)
-    _ready(job, hands, acknowledge, wait)
+    ready(job, hands, acknowledge, wait)
     mark = bookmark(tip.head.id)
-    if not (part.undone or part.redone):
+    if not (part.undone or part.redone or job.moves):
         return _at_once(job), mark
     plan = carry_on(ctx, book, begin(job), hands)
     until = time.monotonic() + (wait or 0)
@@ -106,10 +108,12 @@ def waiting(plan: PlanCell) -> str:
     for line in plan.lines:
         if line.state in ("todo", "running"):
             left[line.handler] = left.get(line.handler, 0) + 1
-    return ", ".join(f"{count} for a worker with {handler}" for handler, count in left.items()) or "nothing"
+    said = [f"{count} for a worker with {handler}" for handler, count in left.items()]
+    said += [f"the files of {start.workspace!r}, on the machine where they are" for start in plan.moves]
+    return ", ".join(said) or "nothing"
 
 
-def _ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: float | None) -> None:
+def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: float | None) -> None:
     """Nothing has to be decided, nothing that stays is unsaid, and somebody can do it."""
     part, name = job.part, job.tip.info.name
     if part.unsettled:
@@ -184,14 +188,14 @@ def begin(job: Job) -> PlanCell:
         acknowledged=[e.id for e in part.standing], undoes=draft.undoes,
         stack=None if draft.stack is None else list(draft.stack), files=draft.files, reason=job.said.reason,
         actor=job.said.actor or job.ctx.actor, meta=canonical.encode(job.said.meta), summary=part.summary(),
-        created_us=book.clock(),
+        created_us=book.clock(), moves=job.moves,
     )  # fmt: skip
 
     def decide() -> Change:
         job.seen_again()
         uid = ThreadUid(tip.info.uid)
         rows: list[Row] = [Still(uid, move.head.line, move.head.digest), Lock(uid, plan.id)]
-        return Change([plan, *approvals.void(book, uid)], answer=plan, rows=rows)
+        return Change([plan, *approvals.void(book, uid)], answer=plan, rows=rows, objects=job.contents)
 
     try:
         begun: PlanCell = book.change(decide)

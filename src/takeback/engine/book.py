@@ -27,6 +27,7 @@ from takeback.model.ledger import (
     StepCell,
     ThreadCell,
     Use,
+    WorkspaceCell,
 )
 from takeback.model.records import Pointer
 from takeback.storage.base import (
@@ -102,6 +103,7 @@ class Book:
         self.approvals: dict[bytes, ApprovalCell] = {}
         self.threads: dict[bytes, ThreadCell] = {}
         self.budgets: dict[bytes, BudgetCell] = {}
+        self.workspaces: dict[bytes, WorkspaceCell] = {}
         self.numbers = 0
         self.asked = 0
         self.spent: dict[str, int] = defaultdict(int)
@@ -256,6 +258,8 @@ class Book:
             self.asked = max(self.asked, entry.number)
         elif isinstance(entry, ThreadCell):
             self.threads[entry.id] = entry
+        elif isinstance(entry, WorkspaceCell):
+            self.workspaces[entry.id] = entry
         else:
             self.budgets[entry.id] = entry
 

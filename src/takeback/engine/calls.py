@@ -11,6 +11,7 @@ import msgspec
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change, blob
 from takeback.engine.context import Context, current_trace
+from takeback.engine.files import FileHands
 from takeback.engine.owners import LEASE_US
 from takeback.engine.steps import Session
 from takeback.errors import (
@@ -34,7 +35,7 @@ TIMEOUT_US = 5 * 60 * 1_000_000
 _replace = msgspec.structs.replace
 
 
-class Hands(Protocol):
+class Hands(FileHands, Protocol):
     """The tools of this process: who takes back and makes again what a plan says."""
 
     def has(self, handler: str) -> bool: ...

@@ -83,6 +83,7 @@ class Draft(msgspec.Struct, frozen=True):
     ledger: str = ""
     uses: bytes = b""
     files: list[FileRoot] | None = None  # None: those of the head
+    contents: dict[bytes, bytes] = {}  # objects of its files: written with it, and not kept at hand
     stack: tuple[int | None, int | None] | None = None  # undo and redo tops; None: a new operation
 
 
@@ -100,7 +101,8 @@ def publish(
     """Append a version to a thread, if its head is still the one that the draft was made for."""
     checkpoint = _signed(ctx, _placed(ctx, tip, draft))
     rows = [] if beside is None else beside(checkpoint)
-    batch = Batch(ctx.tenant, [NewCheckpoint(checkpoint, lock), *rows], draft.objects)
+    objects = draft.objects | draft.contents if draft.contents else draft.objects
+    batch = Batch(ctx.tenant, [NewCheckpoint(checkpoint, lock), *rows], objects)
     refusal = ctx.storage.apply(batch)
     if refusal is not None:
         raise _moved(ctx, tip, refusal)

@@ -51,6 +51,7 @@ class Context:
         self.approvers = approvers or []  # public keys; with one, a grant counts that it has signed
         self.cache = ObjectCache(cache_bytes)
         self.books: dict[bytes, Any] = {}  # ledgers of families, see `book.book_of`
+        self.held: dict[Any, Any] = {}  # what the façade holds for all its handles, by what it is of
         self._checkpoints: dict[tuple[bytes, int], Checkpoint] = {}
 
     def get(self, digest: bytes) -> bytes:

@@ -19,11 +19,12 @@ from takeback.errors import (
     NotDone,
     PlanStale,
     Undecided,
+    WorkspaceFailed,
 )
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.ledger import Effect, Entry, PlanCell, PlanLine
-from takeback.model.records import Checkpoint
+from takeback.model.records import Checkpoint, FileRoot
 from takeback.storage.base import Lock, Row
 
 _replace = msgspec.structs.replace
@@ -40,7 +41,7 @@ def carry_on(ctx: Context, book: Book, plan: PlanCell, hands: Hands) -> PlanCell
             if plan.state != "applying":
                 return plan
             if todo is None:
-                return finish(ctx, book, plan)
+                return finish(ctx, book, plan, hands) if hands.reaches(ctx, plan) else plan
             line = plan.lines[todo]
             if line.state == "running" or not hands.has(line.handler):
                 return plan  # somebody else's turn
@@ -101,19 +102,33 @@ def abort(ctx: Context, book: Book, plan: PlanCell, said: Said) -> Tip:
     return _end(ctx, book, plan, "aborted", lambda tip: Draft("note", tip.head.state_root, said))
 
 
-def finish(ctx: Context, book: Book, plan: PlanCell) -> PlanCell:
-    """One transaction: the checkpoint that opens the line, open steps given up, and the thread is free."""
-    meta = canonical.decode(plan.meta)
-    said = Said(reason=plan.reason, actor=plan.actor, meta=meta)
-    stack = None if plan.stack is None else (plan.stack[0], plan.stack[1])
-
-    def draft(_: Tip) -> Draft:
-        return Draft(
-            plan.kind, plan.root, said, origin=plan.target, undoes=plan.undoes, stack=stack, files=plan.files
-        )
-
-    _end(ctx, book, plan, "applied", draft)
+def finish(ctx: Context, book: Book, plan: PlanCell, hands: Hands) -> PlanCell:
+    """Files, then one transaction: the checkpoint that opens the line, steps given up, the thread free."""
+    if not plan.moves:
+        _end(ctx, book, plan, "applied", lambda _: _ending(plan, plan.files))
+        return book.plans[plan.id]
+    try:
+        with hands.put_back(ctx, plan) as filed:
+            after = filed.over(plan.files or [])
+            _end(ctx, book, plan, "applied", lambda _: _ending(plan, after, filed.objects))
+            filed.settle()
+    except WorkspaceFailed as failed:
+        if not plan.lines:  # nothing was done to the world either: the thread need not wait for a person
+            abort(ctx, book, plan, Said(reason=f"given up: {failed.what}", actor=plan.actor))
+        raise
     return book.plans[plan.id]
+
+
+def _ending(
+    plan: PlanCell, files: list[FileRoot] | None, contents: dict[bytes, bytes] | None = None
+) -> Draft:
+    """The checkpoint that a plan ends with."""
+    said = Said(reason=plan.reason, actor=plan.actor, meta=canonical.decode(plan.meta))
+    stack = None if plan.stack is None else (plan.stack[0], plan.stack[1])
+    return Draft(
+        plan.kind, plan.root, said, origin=plan.target, undoes=plan.undoes, stack=stack, files=files,
+        contents=contents or {},
+    )  # fmt: skip
 
 
 def given_up(book: Book, thread: bytes) -> list[Entry]:

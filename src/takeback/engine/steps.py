@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -145,13 +146,19 @@ def leave(session: Session) -> None:
     session.book.change(decide)
 
 
-def close(session: Session, tip: Tip, state: Any, said: Said) -> Tip:
-    """The step ends as a version, and the ledger says so in the same transaction."""
+def close(
+    session: Session,
+    tip: Tip,
+    state: Any,
+    said: Said,
+    dress: Callable[[Tip, Draft], Draft] = lambda _, draft: draft,
+) -> Tip:
+    """The step ends as a version, and the ledger says so in the same transaction. `dress` adds its files."""
     ctx, book = session.ctx, session.book
     entries: list[Entry] = []
 
     def make(at: Tip) -> Draft:
-        draft = draft_state(ctx, at, state, "step", said)
+        draft = dress(at, draft_state(ctx, at, state, "step", said))
         if not session.claimed:
             return draft
         covered = uses_of(session)

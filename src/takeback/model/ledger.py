@@ -122,6 +122,9 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     trace_id: str | None = None
     span_id: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<Effect #{self.number} {self.state}: {self.shown}>"
+
     @property
     def live(self) -> bool:
         return self.state in _ATTENTION
@@ -189,6 +192,7 @@ class PlanCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     summary: str = ""
     created_us: int = 0
     version: int | None = None
+    moves: list[FileRoot] = []  # workspaces whose files it puts back: as they were when it began
 
     @property
     def live(self) -> bool:
@@ -259,12 +263,32 @@ class BudgetCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return False
 
 
-Entry: TypeAlias = "StepCell | Effect | PlanCell | ApprovalCell | ThreadCell | BudgetCell"
-E = TypeVar("E", StepCell, Effect, PlanCell, ApprovalCell, ThreadCell, BudgetCell)
+class WorkspaceCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A directory whose files are checkpointed with the thread: where it is, and what of it is captured."""
+
+    id: bytes
+    thread: bytes
+    name: str
+    path: bytes
+    host: str
+    device: int
+    inode: int
+    shared: bool = False
+    rules: bytes = b""
+    attached_us: int = 0
+    detached: bool = False
+
+    @property
+    def live(self) -> bool:
+        return False
+
+
+Entry: TypeAlias = "StepCell | Effect | PlanCell | ApprovalCell | ThreadCell | BudgetCell | WorkspaceCell"
+E = TypeVar("E", StepCell, Effect, PlanCell, ApprovalCell, ThreadCell, BudgetCell, WorkspaceCell)
 
 KINDS: dict[str, type[Any]] = {
     "step": StepCell, "effect": Effect, "plan": PlanCell, "approval": ApprovalCell, "thread": ThreadCell,
-    "budget": BudgetCell,
+    "budget": BudgetCell, "workspace": WorkspaceCell,
 }  # fmt: skip
 KIND_OF = {kind: name for name, kind in KINDS.items()}
 _DECODERS = {name: msgspec.msgpack.Decoder(kind) for name, kind in KINDS.items()}
