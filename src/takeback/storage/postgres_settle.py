@@ -11,12 +11,13 @@ first one, or makes sure that it comes too late.
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
 import psycopg
 
-from takeback.errors import StoreUnavailable, UnknownOutcome
+from takeback.errors import BadRequest, StoreUnavailable, UnknownOutcome
 from takeback.storage.postgres_connections import Connections, Patience
 from takeback.storage.postgres_server import Wire, away, lost, meaning, passing
 from takeback.storage.postgres_writes import Mark, Transaction, moved, single
@@ -44,6 +45,12 @@ class Attempt(msgspec.Struct):
     theirs: bool = False  # what was raised is the caller's own
 
 
+class _Here(threading.local):
+    """Whether this thread of execution is in a write."""
+
+    writes = False
+
+
 class Writer:
     """Writes batches, each by whichever of its marks is free."""
 
@@ -51,8 +58,21 @@ class Writer:
         self._connections, self._sql, self._at = connections, sql, at
         self._marks: list[Mark] = []
         self._tenants: set[str] = set()
+        self._here = _Here()
 
     def write(self, batch: Batch, packed: Packed) -> Refusal | None:
+        if self._here.writes:
+            raise BadRequest(
+                "a write to a store inside another write to it",
+                hint="In a transactional tool use the connection that it is given, and commit after it",
+            )
+        self._here.writes = True
+        try:
+            return self._marked(batch, packed)
+        finally:
+            self._here.writes = False
+
+    def _marked(self, batch: Batch, packed: Packed) -> Refusal | None:
         try:
             mark = self._marks.pop()
         except IndexError:

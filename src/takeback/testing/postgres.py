@@ -40,17 +40,25 @@ class Server:
     """A server in a folder of its own, reached by a socket in it. Without `fsync` it is for tests that do not
     take its power away."""
 
-    def __init__(self, *, fsync: bool = False, folder: str | None = None, **settings: str) -> None:
-        self.folder = tempfile.mkdtemp(prefix="tb-pg-") if folder is None else folder
+    def __init__(self, *, fsync: bool = False, follows: Server | None = None, **settings: str) -> None:
+        self.folder = tempfile.mkdtemp(prefix="tb-pg-")
         self._settings = {"fsync": "on" if fsync else "off", "max_connections": "80"} | settings
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
         os.chmod(self.folder, 0o755)
         if os.geteuid() == 0:  # the server refuses to run as root
             shutil.chown(self.folder, "nobody")
-        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        _run("initdb", "-D", f"{self.folder}/data", *options)
+        if follows is None:
+            options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+            _run("initdb", "-D", f"{self.folder}/data", *options)
+        else:
+            options = ["-h", follows.folder, "-U", "postgres", "-c", "fast", "-R", "--no-sync"]
+            _run("pg_basebackup", "-D", f"{self.folder}/data", *options)
         self.start()
+
+    def standby(self) -> Server:
+        """A copy that follows this one, and can be read."""
+        return Server(follows=self)
 
     def start(self) -> None:
         """Start it (again), and wait until it answers. It ends with the thread that calls this."""
