@@ -639,6 +639,9 @@ class AsyncPlan:
         """
     async def lines(self, limit: int | None = None) -> list[str]:
         """What each part does, a line a change."""
+    @property
+    def obstacles(self) -> list[str]:
+        """Why it cannot be applied here as it is, in words: what waits for a worker, and conflicts."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
 

@@ -12,7 +12,14 @@ import pytest
 from takeback.tools import registry
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "docs/quickstart.md", "docs/effects.md", "docs/frameworks.md", "docs/api.md"]
+PAGES = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/effects.md",
+    "docs/frameworks.md",
+    "docs/langgraph.md",
+    "docs/api.md",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -114,7 +114,7 @@ def scenario(tb: Any, folder: Path) -> Asked:
     said += [(yield from taken_back(trip)), (yield from other_lines(tb, trip))]
     said += [(yield from whole(tb, trip, folder)), (yield from mistakes(tb, trip))]
     said += [(yield from acting(tb)), (yield from asking(tb)), (yield from pending(tb))]
-    said += [(yield from with_files(tb, folder))]
+    said += [(yield from with_files(tb, folder)), (yield from space(tb, folder))]
     return [*said, (yield trip.history()), (yield trip.history(newest_first=False, inherited=True))]
 
 
@@ -203,6 +203,7 @@ def acting(tb: Any) -> Asked:
     said += [
         plan.calm,
         plan.waits,
+        plan.obstacles,
         [effect.number for effect in plan.effects.undone],
         str((yield plan.apply()))[:9],
     ]
@@ -280,6 +281,15 @@ def with_files(tb: Any, folder: Path) -> Asked:
     yield ws.detach()
     said += [len((yield trip.workspaces()))]
     return said
+
+
+def space(tb: Any, folder: Path) -> Asked:
+    """What threads take, giving some of it up, and a copy elsewhere."""
+    trip = yield tb.thread("space", initial={"n": 0})
+    plan = yield trip.plan_prune(1_000)
+    said: list[Any] = [plan.versions, (yield trip.prune(1_000)).versions, (yield tb.gc()).as_dict().keys()]
+    copied = yield tb.copy(str(folder / f"{trip.info.uid.hex()}.db"), threads=["space"])
+    return [*said, sorted(weight.thread for weight in (yield tb.du())), copied.checkpoints]
 
 
 def pending(tb: Any) -> Asked:
@@ -410,7 +420,18 @@ def test_the_program_uses_every_member() -> None:
     """A verb that is new must be added to it, or its async form is tried nowhere."""
     program = "".join(
         inspect.getsource(part)
-        for part in (scenario, taken_back, other_lines, whole, mistakes, acting, asking, pending, with_files)
+        for part in (
+            scenario,
+            taken_back,
+            other_lines,
+            whole,
+            mistakes,
+            acting,
+            asking,
+            pending,
+            with_files,
+            space,
+        )
     )
     # Below, and what differs from run to run.
     elsewhere = {"close", "digest"}

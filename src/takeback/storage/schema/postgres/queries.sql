@@ -352,3 +352,111 @@ INSERT INTO takeback.migrating (one) VALUES (true) ON CONFLICT DO NOTHING;
 -- name: lock_migrator
 -- Held until the end of the transaction.
 SELECT 1 FROM takeback.migrating WHERE one FOR UPDATE;
+
+-- name: new_place
+-- One of a graph's checkpoints.
+INSERT INTO takeback.graph_places (tenant, uid, version, namespace, number, hash, run, source, step)
+VALUES (%(tenant)s, %(uid)s, %(version)s, %(namespace)s,
+        ((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1577836800000000) * 2048
+            + floor(random() * 2048)::bigint,
+        %(hash)s, %(run)s, %(source)s, %(step)s);
+
+-- name: hide_places
+-- A graph sees these of its checkpoints no longer.
+UPDATE takeback.graph_places AS g SET hidden = true
+FROM unnest(%(versions)s::bigint[], %(namespaces)s::text[]) AS o (version, namespace)
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.version = o.version AND g.namespace = o.namespace;
+
+-- name: drop_places
+-- A deleted thread's.
+DELETE FROM takeback.graph_places WHERE tenant = %(tenant)s AND uid = %(uid)s;
+
+-- name: drop_write
+-- What a task wrote goes: the next takes its place.
+DELETE FROM takeback.graph_writes
+WHERE tenant = %(tenant)s AND uid = %(uid)s AND key = %(key)s AND task = %(task)s AND number = %(number)s;
+
+-- name: keep_writes
+-- What tasks wrote, unless it is there.
+INSERT INTO takeback.graph_writes (tenant, uid, key, task, number, channel, path, codec, size, data, digest)
+SELECT %(tenant)s::text, %(uid)s, o.key, o.task, o.number, o.channel, o.path, o.codec, o.size, o.data, o.digest
+FROM unnest(%(keys)s::bytea[], %(tasks)s::text[], %(numbers)s::bigint[], %(channels)s::text[],
+            %(paths)s::text[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[],
+            %(digests)s::bytea[])
+    AS o (key, task, number, channel, path, codec, size, data, digest)
+ORDER BY o.key, o.task, o.number
+ON CONFLICT DO NOTHING;
+
+-- name: drop_writes
+-- A deleted thread's.
+DELETE FROM takeback.graph_writes WHERE tenant = %(tenant)s AND uid = %(uid)s;
+
+-- name: writes_at
+-- What was written at some of a graph's checkpoints, or at all, in the order in which the graph applies it.
+SELECT key, task, number, channel, path, codec, size, data, digest FROM takeback.graph_writes
+WHERE tenant = %(tenant)s AND uid = %(uid)s AND (%(keys)s::bytea[] IS NULL OR key = ANY(%(keys)s::bytea[]))
+ORDER BY key, path, task, number;
+
+-- name: buried
+-- The deleted threads that had a name; asked for when a late writer is suspected, so there is no index.
+SELECT number, name, uid, agent, "user", meta, created, head, head_digest, updated, origin_uid,
+       origin_version, origin_digest, deleted, family, lock
+FROM takeback.threads
+WHERE tenant = %(tenant)s AND name_key = %(name_key)s AND deleted IS NOT NULL ORDER BY number;
+
+-- name: places_by_hash
+-- A graph's checkpoint by its id.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.hash = %(hash)s AND g.hidden <= %(hidden)s
+ORDER BY g.version DESC LIMIT %(limit)s;
+
+-- name: places_of_thread
+-- A thread's, newest first.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.version < %(before)s
+  AND (%(source)s::text IS NULL OR g.source = %(source)s) AND (%(step)s::bigint IS NULL OR g.step = %(step)s)
+  AND g.hidden <= %(hidden)s
+ORDER BY g.version DESC, g.namespace LIMIT %(limit)s;
+
+-- name: places_of_namespace
+-- Those of the graph itself, or of one subgraph.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.version < %(before)s AND g.namespace = %(namespace)s
+  AND (%(source)s::text IS NULL OR g.source = %(source)s) AND (%(step)s::bigint IS NULL OR g.step = %(step)s)
+  AND g.hidden <= %(hidden)s
+ORDER BY g.version DESC LIMIT %(limit)s;
+
+-- name: places_of_run
+-- Those that a run made.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.run = %(run)s AND g.hidden <= %(hidden)s
+ORDER BY g.number DESC LIMIT %(limit)s;
+
+-- name: places_of_all
+-- A tenant's, newest first.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.number < %(before)s
+  AND (%(namespace)s::text IS NULL OR g.namespace = %(namespace)s)
+  AND (%(source)s::text IS NULL OR g.source = %(source)s) AND (%(step)s::bigint IS NULL OR g.step = %(step)s)
+  AND g.hidden <= %(hidden)s
+ORDER BY g.number DESC LIMIT %(limit)s;
