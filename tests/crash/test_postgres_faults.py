@@ -333,7 +333,7 @@ def test_more_threads_than_connections(url: str) -> None:
 
 
 def test_a_server_without_a_connection_left() -> None:
-    with Server(max_connections="4", superuser_reserved_connections="0", reserved_connections="0") as server:
+    with Server(max_connections="4", superuser_reserved_connections="0") as server:
         held = [psycopg.connect(server.url(None)) for _ in range(4)]
         with pytest.raises(StoreUnavailable, match=r"max_connections|pool_size"):
             takeback.open(server.url())

@@ -10,6 +10,7 @@ first one, or makes sure that it comes too late.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -60,7 +61,8 @@ class Writer:
         self._tenants: set[str] = set()
         self._here = _Here()
 
-    def write(self, batch: Batch, packed: Packed) -> Refusal | None:
+    def write(self, batch: Batch, packed: Packed, *, unsure: bool = False) -> Refusal | None:
+        """`unsure` where an attempt was made already whose answer was lost."""
         if self._here.writes:
             raise BadRequest(
                 "a write to a store inside another write to it",
@@ -68,18 +70,18 @@ class Writer:
             )
         self._here.writes = True
         try:
-            return self._marked(batch, packed)
+            return self._marked(batch, packed, unsure)
         finally:
             self._here.writes = False
 
-    def _marked(self, batch: Batch, packed: Packed) -> Refusal | None:
+    def _marked(self, batch: Batch, packed: Packed, unsure: bool) -> Refusal | None:
         try:
             mark = self._marks.pop()
         except IndexError:
             mark = Mark(os.urandom(8))
         mark.number += 1
         try:
-            return self._patiently(Attempt(batch, packed, mark))
+            return self._patiently(Attempt(batch, packed, mark, unsure=unsure, again=unsure))
         finally:
             self._marks.append(mark)
 
@@ -137,7 +139,8 @@ class Writer:
         refusal: Refusal | None = None
         self._at("begin")
         try:
-            with wire.transaction() as whole:
+            # A connection that is lost while a refused batch is taken back takes it back too.
+            with contextlib.suppress(psycopg.Rollback), wire.transaction() as whole:
                 known = tenant in self._tenants
                 if not transaction.begin(attempt.mark, known) or (
                     attempt.again and transaction.landed(attempt.batch)
