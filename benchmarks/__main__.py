@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import chart, disk, machine, million, peers, reads, report, startup, writes
+from benchmarks import chart, disk, effects, machine, million, peers, reads, report, startup, writes
 from benchmarks.measure import Measure
 from benchmarks.sizes import DEFAULT, FULL, TINY, Sizes
 from benchmarks.targets import outcomes
@@ -66,6 +66,7 @@ def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
 
 def families(folder: Path, sizes: Sizes) -> Iterator[Measure]:
     yield from writes.run(folder, sizes)
+    yield from effects.run(folder, sizes)
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)
     yield from startup.run(sizes)

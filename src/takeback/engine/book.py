@@ -187,12 +187,25 @@ class Book:
     def lineage(self, start: Pointer) -> Lineage:
         """L(start); a checkpoint's never changes."""
         found = self._lineages.get((start.uid, start.version))
+        if found is not None:
+            return found
+        found = self._lengthened(start)
         if found is None:
             found = {(uid, line): up_to for uid, line, up_to in history.lineage(self._ctx, start)}
-            if len(self._lineages) >= _LINEAGES:
-                self._lineages.clear()
-            self._lineages[start.uid, start.version] = found
+        if len(self._lineages) >= _LINEAGES:
+            self._lineages.clear()
+        self._lineages[start.uid, start.version] = found
         return found
+
+    def _lengthened(self, start: Pointer) -> Lineage | None:
+        """That of the checkpoint before it and this one, where it is known that nothing else came in."""
+        known = self._ctx.remembered(start.uid, start.version)
+        if known is None or known.before is None or known.origin is not None or known.merged is not None:
+            return None
+        prior = self._lineages.get((start.uid, known.before))
+        if prior is None:
+            return None
+        return prior | {(start.uid, known.line): start.version}
 
     def load(self, blob: Blob) -> Any:
         """The value that was kept in the ledger or beside it."""
