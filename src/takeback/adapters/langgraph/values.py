@@ -216,8 +216,12 @@ def _back(tree: Any) -> Any:
     if EXT in tree:
         return _packed(tree[EXT], _back(tree["of"]))
     if PAIRS in tree:
-        return {_back(key): _back(item) for key, item in tree[PAIRS]}
+        return {_key(_back(key)): _back(item) for key, item in tree[PAIRS]}
     return {key: _back(item) for key, item in tree.items()}
+
+
+def _key(value: Any) -> Any:
+    return tuple(map(_key, value)) if type(value) is list else value
 
 
 def _packed(code: int, of: Any) -> ormsgpack.Ext:
