@@ -90,7 +90,7 @@ def test_a_clock_that_is_ahead_hides_nothing(tmp_path: Path) -> None:
         takeback.open(tmp_path / "a.db", clock=lambda: time.time_ns() // 1000 + 3_600_000_000)
     )
     config = put(late, on("t"), {"n": 1})
-    future = (0x1FFF_FFFF << 100) + uuid4().int % 2**64
+    future = (0xFFFF << 112) + uuid4().int % 2**64
     checkpoint = empty_checkpoint() | {"id": str(UUID(int=future)), "channel_values": {"n": 2}}
     checkpoint["channel_versions"] = {"n": 2}
     config["configurable"].setdefault("checkpoint_ns", "")
@@ -238,7 +238,7 @@ class Data:
 TOOL: Any = {"name": "t", "args": {"z": 1}, "id": "c"}
 EVERYTHING: dict[str, Any] = {
     "plain": {"a": [1, 2.5, None, True, "x", b"y"], "-0": -0.0},
-    "messages": [HumanMessage("é", id="1"), AIMessage("b", tool_calls=[{"name": "t", "args": {"z": 1}, "id": "c"}])],
+    "messages": [HumanMessage("é", id="1"), AIMessage("b", tool_calls=[TOOL])],
     "model": Model(name="m"),
     "data": Data([Model(name="inner"), {"deep": Data([1])}]),
     "set": {3, 1, 2},
