@@ -14,5 +14,6 @@ else:
     del _installed
 
 from takeback.adapters.langgraph.saver import TakebackSaver
+from takeback.adapters.langgraph.tools import effectful
 
-__all__ = ["TakebackSaver"]
+__all__ = ["TakebackSaver", "effectful"]
