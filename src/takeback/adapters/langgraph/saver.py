@@ -133,7 +133,7 @@ class TakebackSaver(Going, BaseCheckpointSaver[Any]):
             _thread(config) if own else None,
             namespace=own.get("checkpoint_ns"),
             checkpoint=own.get("checkpoint_id"),
-            metadata=self._values.tree(dict(filter or {}))[0],
+            metadata=self._metadata(dict(filter or {})),
             before=get_checkpoint_id(before) if before else None,
             limit=limit,
         )

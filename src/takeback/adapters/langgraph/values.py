@@ -176,6 +176,11 @@ def allowing(serde: SerializerProtocol, allow: Iterable[type | tuple[str, str]])
     return serde
 
 
+def raw_value(raw: bytes) -> Any:
+    """What the serialiser's MessagePack says, without making anything of it: `Values.tree` takes it."""
+    return ormsgpack.unpackb(raw, ext_hook=_unpacked, option=_BACK)
+
+
 def _scalar(value: Any) -> Any:
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise _Opaque
@@ -238,6 +243,8 @@ def _printed(value: Any) -> Any:
     kind = type(value)
     if kind is tuple:
         return ["tuple", list(value)]
+    if kind is _Ext:
+        return ["ext", value.code, value.of]
     if isinstance(value, BaseModel) and kind.__module__.startswith(_MESSAGES):
         return [kind.__name__, value.__dict__, value.__pydantic_extra__]
     if kind is datetime or kind is UUID:
