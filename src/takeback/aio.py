@@ -379,7 +379,19 @@ class AsyncRun(_Face, of=Run):
 class AsyncPlan(
     _Face,
     of=Plan,
-    plain=("thread", "kind", "head", "target", "undoes", "digest", "effects", "files", "calm", "waits"),
+    plain=(
+        "thread",
+        "kind",
+        "head",
+        "target",
+        "undoes",
+        "digest",
+        "effects",
+        "files",
+        "calm",
+        "waits",
+        "obstacles",
+    ),
     look=str,
 ):
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""

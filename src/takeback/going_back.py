@@ -13,7 +13,7 @@ from takeback.engine.commit import Said, metadata
 from takeback.engine.files import Side, Wanted, as_paths
 from takeback.engine.plans import Wish
 from takeback.engine.rollback import Move
-from takeback.errors import BadRequest, PlanRequired, PlanStale
+from takeback.errors import BadRequest, PlanPaused, PlanRequired, PlanStale
 from takeback.errors.base import naming
 from takeback.filing import Filing
 from takeback.model.records import Checkpoint
@@ -199,6 +199,7 @@ class GoingBack(Filing[S]):
         wait: float | None = None,
     ) -> Receipt:
         from takeback.calling import Hands
+        from takeback.recovery import PendingPlan
 
         refuse_open(self, f"a {move.kind}")
         tip = self._need()
@@ -215,7 +216,11 @@ class GoingBack(Filing[S]):
 
             applying.ready(job, hands, acknowledge, wait)  # before the present is recorded for it
             job = putting_back.with_files(self, job, plan.files)
-        self._tip, bookmark = applying.run(job, hands, acknowledge=acknowledge, wait=wait)
+        try:
+            self._tip, bookmark = applying.run(job, hands, acknowledge=acknowledge, wait=wait)
+        except PlanPaused as paused:
+            paused.plan = PendingPlan(self._ctx, book, paused.plan)
+            raise
         return Receipt(self, plan, self._tip.head, bookmark, hands.kept_paths)
 
     def _refuse_unknown(self, book: Book, numbers: Collection[int]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from blake3 import blake3
 
 from takeback.engine.merge3 import MergeClash
-from takeback.engine.plans import EffectsPart
+from takeback.engine.plans import EffectsPart, waits
 from takeback.model.ids import shown
 
 if TYPE_CHECKING:
@@ -111,9 +111,12 @@ class Plan:
 
     def lines(self, limit: int | None = None) -> list[str]:
         """What each part does, a line a change."""
-        said = [line for part in self.parts for line in part.lines(limit)]
-        said += [f"{count} wait for a worker with {name}" for name, count in self.waits.items()]
-        return said + [f"conflict at {clash}" for clash in self.conflicts]
+        return [line for part in self.parts for line in part.lines(limit)] + self.obstacles
+
+    @property
+    def obstacles(self) -> list[str]:
+        """Why it cannot be applied here as it is, in words: what waits for a worker, and conflicts."""
+        return waits(self.waits) + [f"conflict at {clash}" for clash in self.conflicts]
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""

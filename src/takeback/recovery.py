@@ -11,10 +11,10 @@ from takeback.asking import Approval
 from takeback.calling import Hands, probe
 from takeback.engine import lines, owners
 from takeback.engine.applying import unfinished, waiting
-from takeback.engine.book import Book, Change, book_of
+from takeback.engine.book import Book, Change, book_of, lost
 from takeback.engine.commit import Said
 from takeback.engine.standing import numbered
-from takeback.errors import PlanStale
+from takeback.errors import PlanStale, WorkspaceBusy, WorkspaceFailed, WorkspaceMissing
 from takeback.errors.base import naming
 from takeback.model.ids import ThreadUid, shown
 from takeback.model.ledger import Effect, Entry, StepCell
@@ -179,7 +179,8 @@ def _settle(ctx: Context, book: Book, found: Recovery) -> None:
         if asked is not None:
             found.settled.append(f"#{asked.number} ({asked.shown}): its probe says {asked.state}")
     for plan in [plan for plan in book.plans.values() if plan.state == "applying"]:
-        with contextlib.suppress(PlanStale):  # another worker ended it meanwhile
+        # Another worker ended it meanwhile; or its files cannot be put back now, and it stays on the list.
+        with contextlib.suppress(PlanStale, WorkspaceFailed, WorkspaceMissing, WorkspaceBusy):
             if lines.carry_on(ctx, book, plan, Hands()).state == "applied":
                 found.settled.append(
                     f"the {plan.kind} to version {plan.target.version} was brought to its end"
@@ -195,15 +196,15 @@ def _disown(book: Book) -> list[Effect]:
         for step in book.open_steps():
             if step.owner and not owners.holds(step.owner, step.lease_us, clock):
                 entries.append(msgspec.structs.replace(step, owner="", lease_us=0))
-                entries += [_lost(e) for e in book.of_step(step.id) if e.state == "begun"]
+                entries += book.in_flight(step)
+        seen = {entry.id for entry in entries}
+        for effect in book.alone():
+            if effect.id not in seen and not owners.holds(effect.executor, effect.deadline_us, clock):
+                entries.append(lost(effect))
         return Change(entries, answer=[e for e in entries if isinstance(e, Effect)])
 
-    lost: list[Effect] = book.change(decide)
-    return lost
-
-
-def _lost(effect: Effect) -> Effect:
-    return msgspec.structs.replace(effect, state="unknown", dirty=True)
+    gone: list[Effect] = book.change(decide)
+    return gone
 
 
 def _listed(ctx: Context, book: Book, found: Recovery) -> None:

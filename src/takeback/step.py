@@ -148,7 +148,8 @@ class Step(Generic[S]):
             return
         self._session = self._entered(self._base)
         if self._session.replays:
-            self.state = self._thread._state_before(self._session.cell.base)
+            cell = self._session.cell
+            self.state = self._thread._state_before(cell.thread, cell.base)
 
     def _entered(self, base: Tip) -> Session:
         run = self._thread._run
@@ -166,9 +167,10 @@ class Step(Generic[S]):
 
     def _close(self) -> None:
         if self._session is not None and self._session.replays:
-            closed = self._session.cell.closed
-            assert closed is not None
-            self.made = self._thread.at(closed).checkpoint
+            self._session.still_here()
+            cell = self._session.cell
+            assert cell.closed is not None
+            self.made = self._thread._recorded_at(cell.thread, cell.closed)
         else:
             self.made = self._thread._finish(self._base, self.state, self._said, self._session)
         if self._session is not None:

@@ -16,7 +16,7 @@ from takeback.engine.patch import edits, json_patch, merge_patch
 from takeback.engine.retention import Pruning
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
-from takeback.errors import BadRequest, Conflict, ThreadExists, UnknownThread
+from takeback.errors import BadRequest, Conflict, StepLost, ThreadExists, UnknownThread
 from takeback.going_back import GoingBack
 from takeback.going_back import said as _said
 from takeback.model import paths
@@ -254,6 +254,10 @@ class Thread(GoingBack[S], Acting[S]):
         retention.prune(self._ctx, self.info, plan, reason)
         return plan
 
+    def pruned(self) -> list[tuple[int, int]]:
+        """Runs of versions whose files were given up."""
+        return [(low, high) for low, high, _ in retention.pruned(self._ctx, self.info.uid)]
+
     def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
         """Whose files `prune` would give up; reads only."""
         tip = self.refresh()._need()
@@ -335,7 +339,10 @@ class Thread(GoingBack[S], Acting[S]):
         if same and not (seen is not None and seen.changed):
             return None
         self._tip = base
-        return self._publish(make, "merge", None, state=lambda: state)
+        try:
+            return self._publish(make, "merge", None, state=lambda: state, one_line=base is not None)
+        except StepLost as lost:
+            raise lost.placed(self.name) from None
 
     def _patched(self, change: Callable[[Any], Any], said: Said, expect: Any) -> Checkpoint:
         def make(tip: Tip | None) -> Draft:
@@ -362,6 +369,8 @@ class Thread(GoingBack[S], Acting[S]):
         expect: Any,
         state: Callable[[], Any] | None = None,
         files: bool = False,
+        *,
+        one_line: bool = False,
     ) -> Checkpoint:
         refuse_open(self, "a commit")
         if on_conflict not in ("raise", "merge"):
@@ -373,7 +382,8 @@ class Thread(GoingBack[S], Acting[S]):
             if tip is None:
                 self._tip = self._created(make)
             else:
-                self._tip = commits.publish_or_merge(self._ctx, tip, make, on_conflict, state)
+                publish = commits.publish_or_merge
+                self._tip = publish(self._ctx, tip, make, on_conflict, state, one_line=one_line)
         except BadRequest as error:
             raise error.placed(self.name, None if tip is None else tip.head.version) from None
         return self._tip.head

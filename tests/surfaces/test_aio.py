@@ -114,7 +114,7 @@ def scenario(tb: Any, folder: Path) -> Asked:
     said += [(yield from taken_back(trip)), (yield from other_lines(tb, trip))]
     said += [(yield from whole(tb, trip, folder)), (yield from mistakes(tb, trip))]
     said += [(yield from acting(tb)), (yield from asking(tb)), (yield from pending(tb))]
-    said += [(yield from with_files(tb, folder))]
+    said += [(yield from with_files(tb, folder)), (yield from space(tb, folder))]
     return [*said, (yield trip.history()), (yield trip.history(newest_first=False, inherited=True))]
 
 
@@ -156,6 +156,7 @@ def whole(tb: Any, trip: Any, folder: Path) -> Asked:
     seal = yield trip.seal()
     said += [brought.version, (yield trip.verify()), (yield trip.verify(seal)), (yield tb.verify())]
     said += [(yield tb.threads(limit=2)), (yield tb.latest()), (yield tb.damage()), (yield tb.info()).kind]
+    said += [len((yield tb.copy(":memory:", threads=["brought"])).threads)]
     yield brought.delete(reason="enough")
     said += [brought.exists, (yield from refused(lambda: brought.head))]
     return [*said, (yield tb.audit()), (yield trip.audit())]
@@ -203,6 +204,7 @@ def acting(tb: Any) -> Asked:
     said += [
         plan.calm,
         plan.waits,
+        plan.obstacles,
         [effect.number for effect in plan.effects.undone],
         str((yield plan.apply()))[:9],
     ]
@@ -279,7 +281,18 @@ def with_files(tb: Any, folder: Path) -> Asked:
     said += [str(plan), plan.files.touched, (yield plan.apply()).checkpoint.kind]
     yield ws.detach()
     said += [len((yield trip.workspaces()))]
+    said += [(yield trip.plan_prune(0, keep=1)).versions > 0, (yield trip.prune(0, keep=1)).versions > 0]
+    said += [len((yield trip.pruned())), (yield tb.gc(grace=0)).removed > 0, len((yield tb.du()))]
     return said
+
+
+def space(tb: Any, folder: Path) -> Asked:
+    """What threads take, giving some of it up, and a copy elsewhere."""
+    trip = yield tb.thread("space", initial={"n": 0})
+    plan = yield trip.plan_prune(1_000)
+    said: list[Any] = [plan.versions, (yield trip.prune(1_000)).versions, (yield tb.gc()).as_dict().keys()]
+    copied = yield tb.copy(str(folder / f"{trip.info.uid.hex()}.db"), threads=["space"])
+    return [*said, sorted(weight.thread for weight in (yield tb.du())), copied.checkpoints]
 
 
 def pending(tb: Any) -> Asked:
@@ -410,7 +423,18 @@ def test_the_program_uses_every_member() -> None:
     """A verb that is new must be added to it, or its async form is tried nowhere."""
     program = "".join(
         inspect.getsource(part)
-        for part in (scenario, taken_back, other_lines, whole, mistakes, acting, asking, pending, with_files)
+        for part in (
+            scenario,
+            taken_back,
+            other_lines,
+            whole,
+            mistakes,
+            acting,
+            asking,
+            pending,
+            with_files,
+            space,
+        )
     )
     # Below, and what differs from run to run.
     elsewhere = {"close", "digest"}

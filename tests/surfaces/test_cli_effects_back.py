@@ -85,7 +85,7 @@ def test_without_the_tools_it_is_refused_before_anybody_is_asked(shop: Shop) -> 
     shop.agent("charge")
     ran = shop("rollback", "0", terminal=True)
     assert (ran.code, "Go ahead?" in ran.err) == (4, False)
-    assert "1 wait for a worker with refund@1" in ran.err
+    assert "1 waits for a worker with refund@1" in ran.err
     assert "--app module:name" in ran.err
     assert "--wait SECONDS" in ran.err
 

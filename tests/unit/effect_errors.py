@@ -157,7 +157,7 @@ def plan_paused(w):
     charged_elsewhere(w).plan_rollback(0).apply(wait=0)
 
 
-@case(errors.HandlerMissing, "1 wait for a worker with refund@1", "--app module:name", thread="t")
+@case(errors.HandlerMissing, "1 waits for a worker with refund@1", "--app module:name", thread="t")
 def handler_missing(w):
     charged_elsewhere(w).plan_rollback(0).apply()
 

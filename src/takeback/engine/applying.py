@@ -10,13 +10,14 @@ import msgspec
 
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change
-from takeback.engine.calls import Hands
+from takeback.engine.calls import LOST, Hands
 from takeback.engine.commit import LedgerStale, Said
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.lines import carry_on, given_up
-from takeback.engine.plans import EffectsPart, effects_of
+from takeback.engine.plans import EffectsPart, effects_of, waits
 from takeback.engine.rollback import Move, apply, stale
 from takeback.engine.standing import merging
+from takeback.engine.steps import in_progress
 from takeback.errors import (
     HandlerMissing,
     PlanPaused,
@@ -27,7 +28,7 @@ from takeback.errors import (
 )
 from takeback.model import canonical
 from takeback.model.ids import Bookmark, ThreadUid, bookmark
-from takeback.model.ledger import Entry, PlanCell, PlanLine
+from takeback.model.ledger import IN_FLIGHT, Entry, PlanCell, PlanLine
 from takeback.model.records import Checkpoint, FileRoot
 from takeback.storage.base import Lock, Row, Still
 
@@ -67,9 +68,14 @@ def run(
         raise stale(tip, job.move)
     ready(job, hands, acknowledge, wait)
     mark = bookmark(tip.head.id)
-    if not (part.undone or part.redone or job.moves):
-        return _at_once(job), mark
-    plan = carry_on(ctx, book, begin(job), hands)
+    try:
+        if not (part.undone or part.redone or job.moves):
+            return _at_once(job), mark
+        begun = begin(job)
+    except PlanStale:
+        _looked_again(job)  # where another plan holds the thread, that is what to say
+        raise
+    plan = carry_on(ctx, book, begun, hands)
     until = time.monotonic() + (wait or 0)
     while plan.state == "applying" and time.monotonic() < until:
         time.sleep(_POLL)
@@ -116,15 +122,18 @@ def waiting(plan: PlanCell) -> str:
 def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: float | None) -> None:
     """Nothing has to be decided, nothing that stays is unsaid, and somebody can do it."""
     part, name = job.part, job.tip.info.name
+    known = set() if isinstance(acknowledge, bool) else set(acknowledge)
+    unsaid = [] if acknowledge is True else [e for e in part.standing if e.number not in known]
+    if part.unsettled or unsaid:
+        _looked_again(job)
     if part.unsettled:
         unsettled = ", ".join(f"#{e.number} ({e.shown}) is {e.state}" for e in part.unsettled)
+        flies = all(e.state in IN_FLIGHT for e in part.unsettled)
         raise Undecided(
             f"before this can go back: {unsettled}",
             thread=name,
-            hint="`takeback effects resolve NUMBER --happened` or --did-not",
+            hint=LOST if flies else "`takeback effects resolve NUMBER --happened` or --did-not",
         )
-    known = set() if isinstance(acknowledge, bool) else set(acknowledge)
-    unsaid = [] if acknowledge is True else [e for e in part.standing if e.number not in known]
     if unsaid:
         raise Unacknowledged(
             f"this stays: {', '.join(f'#{e.number} ({e.shown})' for e in unsaid)}",
@@ -134,17 +143,29 @@ def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: flo
     handlers = part.handlers
     lacking = {handler: handlers.count(handler) for handler in handlers if not hands.has(handler)}
     if lacking and wait is None:
-        waits = ", ".join(f"{count} wait for a worker with {handler}" for handler, count in lacking.items())
         raise HandlerMissing(
-            f"this process cannot apply it: {waits}",
+            f"this process cannot apply it: {', '.join(waits(lacking))}",
             thread=name,
             hint="--app module:name brings the tools; with wait= a worker is waited for; or resolve by hand",
         )
 
 
+def _looked_again(job: Job) -> None:
+    """Before somebody is asked to see to what a plan saw: whether it is still so."""
+    job.book.refresh()
+    now = job.ctx.tip(job.tip.info.name)
+    if now is not None and now.info.lock is not None:
+        raise in_progress(job.tip.info.name)
+    if now is None or now.head.digest != job.move.head.digest:
+        raise stale(now or job.tip, job.move)
+    job.seen_again()
+
+
 def _at_once(job: Job) -> Tip:
     """A plan that does nothing to the world is one transaction."""
     book = job.book
+    if book.seq != job.part.seq:
+        job.seen_again()
     while True:
         with book.lock:
             beside = _AtOnce(job)
@@ -169,11 +190,23 @@ class _AtOnce:
     def rows(self, _: Checkpoint) -> list[Row]:
         job = self.job
         if job.move.kind == "merge":
-            other = job.ctx.tip(job.move.target.thread)
-            self.entries = [] if other is None else merging(job.ctx, job.book, job.tip, other)
-        elif job.move.kind != "revert":
+            return self._merging()
+        if job.move.kind != "revert":
             self.entries = given_up(job.book, job.tip.info.uid)
         return [job.book.row(self.entries)]
+
+    def _merging(self) -> list[Row]:
+        """A fork that comes home must stand where it was seen, and nothing may be under way in it."""
+        job = self.job
+        other = job.ctx.tip(job.move.target.thread)
+        self.entries = [] if other is None else merging(job.ctx, job.book, job.tip, other)
+        row = job.book.row(self.entries)
+        if other is None or not self.entries:
+            return [row]
+        if other.info.lock is not None:
+            raise in_progress(other.info.name)
+        seen = job.move.target
+        return [Still(ThreadUid(other.info.uid), seen.line, seen.digest), row]
 
 
 def begin(job: Job) -> PlanCell:

@@ -16,6 +16,7 @@ from takeback.errors import (
     Conflict,
     MergeConflict,
     RollbackInProgress,
+    StepLost,
     ThreadDeleted,
     ThreadExists,
     TooLarge,
@@ -180,10 +181,13 @@ def publish_or_merge(
     on_conflict: str,
     state: Callable[[], Any] | None,
     beside: Beside | None = None,
+    *,
+    one_line: bool = False,
 ) -> Tip:
     """Publish; when the head moved and merging is asked for, make the change again on the new head.
 
-    Edits and appends are made again as they are. A whole `state` is merged three ways first.
+    Edits and appends are made again as they are. A whole `state` is merged three ways first. `one_line`
+    refuses to do so over a rollback: what was begun before it is over.
     """
     base = tip
     draft = make(tip)
@@ -197,6 +201,15 @@ def publish_or_merge(
         if found is None or found.info.uid != base.info.uid:
             raise ThreadDeleted("the thread was deleted", thread=base.info.name)
         tip = found
+        if one_line and tip.info.lock is not None:
+            raise _moved(ctx, tip, ThreadLocked(tip.info.lock))
+        if one_line and tip.head.line != base.head.line:
+            raise StepLost(
+                "the thread went back while the step was open: what it did to the state is discarded",
+                thread=base.info.name,
+                checkpoint=tip.head.version,
+                hint="thread.refresh(), look, and enter the step anew",
+            )
         if state is None:
             draft = make(tip)
             continue

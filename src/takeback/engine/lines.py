@@ -8,13 +8,15 @@ from typing import Any
 import msgspec
 
 from takeback.engine import approvals, owners
-from takeback.engine.book import Book, Change, blob
+from takeback.engine.book import Book, Change, blob, lost
 from takeback.engine.calls import Hands, afford
 from takeback.engine.commit import Draft, LedgerStale, Said, publish
 from takeback.engine.context import Context, Tip
-from takeback.engine.undoing import redoing, settled_undo, undoing
+from takeback.engine.undoing import evidence, redoing, remembered, settled_undo, undoing
 from takeback.errors import (
+    ApprovalDenied,
     ApprovalRequired,
+    BadSeal,
     BudgetExceeded,
     NotDone,
     PlanStale,
@@ -56,16 +58,18 @@ def recover(book: Book, plan: PlanCell) -> None:
 
     def decide() -> Change:
         now = book.plans[plan.id]
+        if not now.live:
+            return Change()
         changed: list[Entry] = []
         lines = list(now.lines)
         state = now.state
         for place, line in enumerate(lines):
             if line.state != "running" or owners.holds(line.owner, line.lease_us, book.clock()):
                 continue
-            effect = book.effects[line.effect]
-            lines[place], effect, lost = _abandoned(line, effect)
+            after, effect = _abandoned(line, book.effects[line.effect], book.clock())
+            lines[place] = after
             changed.append(effect)
-            state = "paused" if lost else state
+            state = "paused" if after.state == "failed" else state
         return Change([_replace(now, lines=lines, state=state), *changed] if changed else [])
 
     book.change(decide)
@@ -80,7 +84,9 @@ def decide_line(book: Book, plan: PlanCell, effect: Effect, what: str) -> PlanCe
         if now.state != "paused" or place is None or now.lines[place].state != "failed":
             raise Undecided(f"the plan has no failed line for #{effect.number}", hint="`takeback recover`")
         line, current = now.lines[place], book.effects[effect.id]
-        stuck = current.state == "unknown" or (current.state == "undo_unknown" and not current.undo_safe)
+        stuck = (current.state == "unknown" and not remembered(current, book.clock())) or (
+            current.state == "undo_unknown" and not current.undo_safe
+        )
         if what == "retry" and stuck:
             raise Undecided(
                 f"what happened to #{effect.number} has to be resolved before it is tried again",
@@ -143,8 +149,9 @@ def _line(ctx: Context, book: Book, plan: PlanCell, place: int, hands: Hands, ow
         _undo_within(book, plan, place, hands)
         return
     try:
-        effect = _begin_line(ctx, book, plan, place, owner)
-    except (BudgetExceeded, Undecided) as refused:
+        facts = _facts(book.effects[line.effect], book, hands) if line.do == "redo" else {}
+        effect = _begin_line(ctx, book, plan, place, owner, facts)
+    except (BudgetExceeded, Undecided, ApprovalDenied, BadSeal) as refused:
         _fail_line(book, plan, place, str(refused))
         return
     if effect is None:
@@ -164,7 +171,16 @@ def _line(ctx: Context, book: Book, plan: PlanCell, place: int, hands: Hands, ow
     _end_line(book, plan, place, effect, state, result=result, error=error)
 
 
-def _begin_line(ctx: Context, book: Book, plan: PlanCell, place: int, owner: str) -> Effect | None:
+def _facts(effect: Effect, book: Book, hands: Hands) -> dict[str, Any]:
+    try:
+        return hands.facts(effect, book)
+    except Exception as broken:  # whatever a tool raises: nothing was done yet
+        raise Undecided(f"its facts could not be looked up: {type(broken).__name__}: {broken}") from broken
+
+
+def _begin_line(
+    ctx: Context, book: Book, plan: PlanCell, place: int, owner: str, facts: dict[str, Any]
+) -> Effect | None:
     def decide() -> Change:
         now = book.plans[plan.id]
         line = now.lines[place]
@@ -176,16 +192,18 @@ def _begin_line(ctx: Context, book: Book, plan: PlanCell, place: int, owner: str
         approval: list[Entry] = []
         if line.do == "undo":
             effect = undoing(effect, book.clock(), owner)
-        else:
+        elif effect.state != "undone":
             effect = redoing(effect, book.clock(), owner)
-            afford(book, effect.cost, effect.shown)
-            found = approvals.lookup(ctx, book, effect)
-            if effect.approval is not None and (found is None or found.state != "granted"):
-                waits = ApprovalRequired(f"{effect.shown} waits for a new approval")
-                failed = _with_line(now, place, state="failed", error=str(waits), paused=True)
-                return Change([failed, *approvals.request_redo(ctx, book, effect, found)])
-            if found is not None and effect.approval is not None:
+        else:
+            effect = _replace(redoing(effect, book.clock(), owner), facts=facts)
+            if effect.approval is not None:
+                found = approvals.lookup(ctx, book, effect, plan.id)
+                if found is None or found.state != "granted":
+                    waits = ApprovalRequired(f"{effect.shown} waits for a new approval")
+                    failed = _with_line(now, place, state="failed", error=str(waits), paused=True)
+                    return Change([failed, *approvals.request_redo(book, effect, found, plan.id)])
                 approval = [_replace(found, state="used")]
+            afford(book, effect.cost, effect.shown)
         held = _with_line(now, place, state="running", owner=owner, lease_us=effect.deadline_us)
         return Change([held, effect, *approval], answer=effect)
 
@@ -207,20 +225,15 @@ def _end_line(
 
     def decide() -> Change:
         now = book.plans[plan.id]
-        current = book.effects[effect.id]
-        if current.redo != effect.redo or current.state not in (
-            "undoing",
-            "begun",
-            "unknown",
-            "undo_unknown",
-        ):
-            return Change([_replace(current, late=[*current.late, state])])
-        settled = settled_undo(current, state, book, error)
-        if result is not None:
+        line = now.lines[place]
+        settled = evidence(book.effects[effect.id], effect, state, book, error)
+        if result is not None and settled.state == "done":
             kept, held = blob(result)
             objects.update(held)
             settled = _replace(settled, result=kept)
-        goal = settled.state == ("undone" if now.lines[place].do == "undo" else "done")
+        if not now.live or (line.state, line.owner) != ("running", effect.executor):
+            return Change([settled], objects=objects)  # somebody else went on with it meanwhile
+        goal = settled.state == ("undone" if line.do == "undo" else "done")
         after = _with_line(now, place, state="done" if goal else "failed", error=error, paused=not goal)
         return Change([after, settled], objects=objects)
 
@@ -265,14 +278,14 @@ def _with_line(plan: PlanCell, place: int, *, paused: bool = False, **fields: An
     return _replace(plan, lines=lines, state="paused" if paused else plan.state)
 
 
-def _abandoned(line: PlanLine, effect: Effect) -> tuple[PlanLine, Effect, bool]:
-    """A line whose worker is gone: (the line, its effect, whether somebody has to decide)."""
-    safe = effect.undo_safe if line.do == "undo" else effect.repeat == "keyed"
-    effect = _replace(effect, dirty=True)
-    if safe:
-        return _replace(line, state="todo", owner="", lease_us=0), effect, False
-    effect = _replace(effect, state="undo_unknown" if line.do == "undo" else "unknown")
-    return _replace(line, state="failed", owner="", lease_us=0, error="its worker is gone"), effect, True
+def _abandoned(line: PlanLine, effect: Effect, clock: int) -> tuple[PlanLine, Effect]:
+    """A line whose worker is gone: to be done again where that is safe, else somebody has to decide."""
+    if effect.state in ("begun", "undoing"):
+        effect = lost(effect)
+    goal = effect.state == ("undone" if line.do == "undo" else "done")
+    if goal or (effect.undo_safe if line.do == "undo" else remembered(effect, clock)):
+        return _replace(line, state="todo", owner="", lease_us=0), effect
+    return _replace(line, state="failed", owner="", lease_us=0, error="its worker is gone"), effect
 
 
 def _end(ctx: Context, book: Book, plan: PlanCell, state: str, draft: Callable[[Tip], Draft]) -> Tip:
@@ -302,6 +315,8 @@ class _Ended:
         self.entries: list[Entry] = []
 
     def beside(self, checkpoint: Checkpoint) -> list[Row]:
-        gone = given_up(self.book, self.plan.thread) if self.state == "applied" else []
+        gone: list[Entry] = approvals.void(self.book, plan=self.plan.id)
+        if self.state == "applied":
+            gone += given_up(self.book, self.plan.thread)
         self.entries = [_replace(self.plan, state=self.state, version=checkpoint.version), *gone]
         return [Lock(ThreadUid(self.plan.thread), None, was=self.plan.id), self.book.row(self.entries)]

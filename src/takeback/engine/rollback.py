@@ -80,8 +80,8 @@ def to_checkpoint(tip: Tip, target: Checkpoint, *, state: bool = True, files: bo
     """Roll back (or forward) to any version: a new operation, with the head's stack below it. What is left
     out stays as it is at the head."""
     draft = _restoring(target, "rollback", origin=pointer(target))
-    if not state:
-        draft = msgspec.structs.replace(draft, root=tip.head.state_root)
+    if not state:  # nor does the history go back: what is undone under it shows as missing
+        draft = msgspec.structs.replace(draft, root=tip.head.state_root, origin=tip.pointer)
     if not files:
         draft = msgspec.structs.replace(draft, files=tip.head.files)
     return Move("rollback", tip.head, target, draft)

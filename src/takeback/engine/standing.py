@@ -86,10 +86,17 @@ def rights(given: str) -> str:
 
 def limit(book: Book, tip: Tip, limits: Mapping[str, int]) -> None:
     """Limits for the whole family."""
+    for name, amount in limits.items():
+        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+            raise BadRequest(
+                f"the budget {name}={amount!r} is no limit",
+                thread=tip.info.name,
+                hint="A whole number, such as cents: budget({'money': 10_000})",
+            )
 
     def decide() -> Change:
         entries: list[Entry] = [
-            BudgetCell(id=name.encode(), thread=tip.info.uid, name=name, limit=int(amount))
+            BudgetCell(id=name.encode(), thread=tip.info.uid, name=name, limit=amount)
             for name, amount in limits.items()
         ]
         return Change(entries)
@@ -132,7 +139,7 @@ def merging(ctx: Context, book: Book, tip: Tip, other: Tip) -> list[Entry]:
     taken: list[Entry] = [
         msgspec.structs.replace(e, owner=tip.info.uid) for e in book.effects.values() if e.owner == uid
     ]
-    if any(step.thread == uid and book.of_step(step.id) for step in book.open_steps(uid)):
+    if any(book.of_step(step.id) or step.reused for step in book.open_steps(uid)):
         raise BadRequest(
             f"{other.info.name!r} has an open step with effects",
             thread=tip.info.name,

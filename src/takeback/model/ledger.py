@@ -223,6 +223,7 @@ class ApprovalCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     decided_us: int = 0
     answer: bytes | None = None  # a denial's reason; what a question was answered with
     signature: bytes | None = None
+    plan: bytes | None = None  # the plan in which the call is to be made again
 
     @property
     def live(self) -> bool:
@@ -231,8 +232,9 @@ class ApprovalCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     def signed(self) -> bytes:
         """What a grant's signature covers: this call, and nothing else."""
         return canonical.encode(
-            ["takeback grant 1", self.id, self.thread, self.line, self.step, self.slot, self.redo, self.tool,
-             self.version, self.args.raw or self.args.digest, self.facts, self.decided_by or ""]
+            ["takeback grant 2", self.id, self.thread, self.line, self.step, self.slot, self.redo, self.tool,
+             self.version, self.args.raw or self.args.digest, self.facts, self.decided_by or "",
+             self.expires_us, self.plan]
         )  # fmt: skip
 
 
