@@ -309,6 +309,8 @@ class AsyncThread(Generic[S]):
         The newest `keep` versions, and what a label names, stay. This cannot be undone: the versions remain,
         with their state, and say that their files are gone. `Repo.gc` then gives the space back.
         """
+    async def pruned(self) -> list[tuple[int, int]]:
+        """Runs of versions whose files were given up."""
     async def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
         """Whose files `prune` would give up; reads only."""
     async def delete(self, *, reason: str | None = None) -> None:
