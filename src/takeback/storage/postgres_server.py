@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
+from blake3 import blake3
 
 from takeback.errors import (
     BadRequest,
@@ -84,6 +85,11 @@ class Server(msgspec.Struct, frozen=True):
         """One connection, made now: what is wrong with it is told as it is."""
         with translated(self.location):
             return Wire.connect(**self.conninfo, autocommit=True).prepared()
+
+    @property
+    def channel(self) -> str:
+        """Where those who wait for something in this store are told."""
+        return "takeback_" + blake3(self.schema.encode()).hexdigest(8)
 
     def named(self, sql: dict[str, str]) -> dict[str, str]:
         """Statements that find the store's schema, whatever a connection's search path is."""
