@@ -206,7 +206,8 @@ def meaning(error: psycopg.Error, location: str) -> TakebackError:
 def _said(error: psycopg.Error) -> str:
     """The first line of what the server or the driver says, without its own prefix."""
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
-    return text.splitlines()[-1 if "FATAL:" in text else 0].rpartition("FATAL:")[2].strip()
+    line = text.splitlines()[-1 if "FATAL:" in text else 0].rpartition("FATAL:")[2].strip()
+    return line.removeprefix("connection failed: ").removeprefix("connection is bad: ")
 
 
 def _unreachable(at: str, said: str) -> StoreUnavailable:
