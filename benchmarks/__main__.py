@@ -17,6 +17,7 @@ from benchmarks import (
     chart,
     disk,
     effects,
+    hooks,
     machine,
     million,
     peers,
@@ -86,6 +87,7 @@ def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)
     yield from startup.run(sizes)
+    yield from hooks.run(folder, sizes)
     yield from million.run(folder, sizes)
 
 

@@ -95,7 +95,7 @@ class Book:
     """The ledger of one family. Whoever reads and then writes holds `lock`."""
 
     def __init__(self, ctx: Context, family: ThreadUid) -> None:
-        self._ctx, self.family, self.clock = ctx, family, ctx.clock
+        self._ctx, self.family, self.clock = ctx, family, ctx.shared_clock
         self.lock = threading.RLock()
         self.seq = 0
         self.steps: dict[bytes, StepCell] = {}
@@ -110,6 +110,7 @@ class Book:
         self.spent: dict[str, int] = defaultdict(int)
         self.tried = 0
         self.order = 0
+        self._live_plans: set[bytes] = set()
         self._of_step: dict[bytes, dict[bytes, None]] = defaultdict(dict)
         self._places: dict[str, Place] = defaultdict(Place)
         self._open: dict[tuple[bytes, int, str | None, str], bytes] = {}
@@ -134,6 +135,10 @@ class Book:
         found = [self.effects[each] for each in self._of_step.get(step, ())]
         return sorted(found, key=lambda effect: effect.number)
 
+    def held(self, thread: bytes) -> bool:
+        """Whether a plan is being applied to the thread, as far as is known here."""
+        return any(self.plans[plan].thread == thread for plan in self._live_plans)
+
     def in_flight(self, step: StepCell) -> list[Entry]:
         """What the owner of a step was in the middle of calling, as it is when that owner is gone."""
         found: list[Entry] = [lost(e) for e in self.of_step(step.id) if e.state == "begun"]
@@ -144,7 +149,7 @@ class Book:
 
     def alone(self) -> list[Effect]:
         """Effects in flight that no plan under way is calling for."""
-        planned = {line.effect for plan in self.plans.values() if plan.live for line in plan.lines}
+        planned = {line.effect for plan in self._live_plans for line in self.plans[plan].lines}
         return [e for e in self.effects.values() if e.state in IN_FLIGHT and e.id not in planned]
 
     def open_step(self, thread: bytes, line: int, run: str | None, label: str) -> StepCell | None:
@@ -231,9 +236,12 @@ class Book:
                 self.refresh()
 
     def row(self, entries: Iterable[Entry]) -> Ledger:
-        """Entries as a row, for a batch of somebody else's; `took` them when it was written."""
+        """Entries as a row, for a batch of somebody else's; `took` them when it was written. Workers wait for
+        plans, and agents for approvals."""
+        entries = list(entries)
         cells = [Cell(KIND_OF[type(e)], e.id, e.thread, records.encode(e), e.live) for e in entries]
-        return Ledger(self.family, self.seq, cells)
+        wakes = any(isinstance(e, (PlanCell, ApprovalCell)) for e in entries)
+        return Ledger(self.family, self.seq, cells, wakes)
 
     def took(self, entries: Iterable[Entry]) -> None:
         """The entries are written, under the next number."""
@@ -281,6 +289,7 @@ class Book:
             self._take_step(entry)
         elif isinstance(entry, PlanCell):
             self.plans[entry.id] = entry
+            (self._live_plans.add if entry.live else self._live_plans.discard)(entry.id)
         elif isinstance(entry, ApprovalCell):
             self.approvals[entry.id] = entry
             self.asked = max(self.asked, entry.number)
