@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import chart, disk, machine, million, peers, reads, report, startup, writes
+from benchmarks import chart, disk, machine, million, peers, reads, report, startup, workspaces, writes
 from benchmarks.measure import Measure
 from benchmarks.sizes import DEFAULT, FULL, TINY, Sizes
 from benchmarks.targets import outcomes
@@ -69,6 +69,7 @@ def families(folder: Path, sizes: Sizes) -> Iterator[Measure]:
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)
     yield from startup.run(sizes)
+    yield from workspaces.run(folder, sizes)
     yield from million.run(folder, sizes)
 
 
