@@ -126,14 +126,20 @@ class Directory:
         if captured.swept and self._index is not None:
             self.home.keep(self._index)
 
-    def watch(self, watcher: Watcher | None = None) -> Watcher:
-        """Have changes told from now on, by somebody else or by a watch in this process."""
+    @property
+    def settled_at(self) -> bytes | None:
+        """The manifest that the watcher's answers go on from; None where they go on from nothing."""
+        return self._settled
+
+    def watch(self, watcher: Watcher | None = None, since: bytes | None = None) -> Watcher:
+        """Have changes told from now on, by a watch in this process, or by somebody else who knows them: then
+        also those since a manifest."""
         if watcher is None:
             with self.opened() as tree:
                 watcher = Watch(self.path, self._rules_now(tree))
         if self.watcher is not None:
             self.watcher.close()
-        self.watcher, self._settled = watcher, None
+        self.watcher, self._settled = watcher, since
         return watcher
 
     def close(self) -> None:
