@@ -244,7 +244,7 @@ def test_what_could_not_be_read_is_written_when_it_is_made_again() -> None:
             raise takeback.errors.CorruptObject("missing")
 
     writer = Writer(Empty())  # type: ignore[arg-type]  # only get is asked for
-    digest = Writer(Empty()).put(b"payload")  # type: ignore[arg-type]  # likewise
+    digest = Writer(Empty()).put(b"payload")  # type: ignore[arg-type]  # only put is asked for
     with pytest.raises(takeback.errors.CorruptObject):
         writer.get(digest)
     writer.put(b"payload")
