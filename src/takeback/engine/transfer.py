@@ -15,7 +15,7 @@ import msgspec
 import ormsgpack
 from blake3 import blake3
 
-from takeback.engine import reach
+from takeback.engine import graph_beside, reach
 from takeback.engine.context import Context
 from takeback.errors import (
     BadExport,
@@ -26,6 +26,7 @@ from takeback.errors import (
     ThreadExists,
 )
 from takeback.model import canonical
+from takeback.model.graphs import GraphWrite
 from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint, ThreadInfo, read_record, record_digest
 from takeback.model.refs import check_label, check_name
@@ -66,6 +67,21 @@ class _Cell(msgspec.Struct, array_like=True, tag="cell", forbid_unknown_fields=T
     live: bool
 
 
+class _Write(msgspec.Struct, array_like=True, tag="write", forbid_unknown_fields=True):
+    key: bytes
+    task: str
+    number: int
+    channel: str
+    path: str
+    data: bytes
+    digest: bytes
+
+
+class _Hidden(msgspec.Struct, array_like=True, tag="hidden", forbid_unknown_fields=True):
+    version: int
+    namespace: str
+
+
 class _Label(msgspec.Struct, array_like=True, tag="label", forbid_unknown_fields=True):
     name: str
     version: int
@@ -75,8 +91,9 @@ class _End(msgspec.Struct, array_like=True, tag="end", forbid_unknown_fields=Tru
     digest: bytes
 
 
-_Frame: TypeAlias = "_Header | _Row | _Object | _Cell | _Label | _End"
-_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Label | _End)
+_Inner: TypeAlias = "_Header | _Row | _Object | _Cell | _Write | _Hidden | _Label"
+_Frame: TypeAlias = "_Inner | _End"
+_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Write | _Hidden | _Label | _End)
 
 
 class _Content(msgspec.Struct):
@@ -86,6 +103,8 @@ class _Content(msgspec.Struct):
     rows: list[_Row] = []
     labels: dict[str, int] = {}
     cells: list[_Cell] = []
+    writes: list[GraphWrite] = []
+    hidden: list[tuple[int, str]] = []
     objects: dict[bytes, bytes] = {}
 
 
@@ -141,7 +160,8 @@ def _rows(content: _Content, name: str | None, path: str) -> tuple[ThreadInfo, l
     labels = [PutLabel(uid, check_label(label), version) for label, version in content.labels.items()]
     cells = [Cell(cell.kind, cell.key, uid, cell.body, cell.live) for cell in content.cells]
     ledger: list[Row] = [Ledger(new.family, None, cells)] if cells else []
-    return info, [new, History(checkpoints[1:]), *labels, *ledger]
+    graph = graph_beside.rows_of(uid, content.writes, content.hidden)
+    return info, [new, History(checkpoints[1:]), *labels, *ledger, *graph]
 
 
 def _taken(ctx: Context, info: ThreadInfo) -> Exception:
@@ -186,6 +206,10 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
             emit("object", digest, payload)
         for cell in cells:
             emit("cell", cell.kind, cell.key, cell.body, cell.live)
+        for write in graph_beside.writes_of(ctx, info.uid):
+            emit("write", *msgspec.structs.astuple(write))
+        for version, namespace in graph_beside.hidden_of(ctx, info.uid):
+            emit("hidden", version, namespace)
         for label, version in ctx.storage.find(ctx.tenant, Labels(info.uid)):
             emit("label", label, version)
         closing = ormsgpack.packb(["end", running.digest()])
@@ -208,11 +232,15 @@ def _read(path: str) -> _Content:
     raise BadExport(f"{path} is cut short", hint="Export it again")
 
 
-def _take(content: _Content, frame: _Header | _Row | _Object | _Cell | _Label, path: str) -> None:
+def _take(content: _Content, frame: _Inner, path: str) -> None:
     if isinstance(frame, _Row):
         content.rows.append(frame)
     elif isinstance(frame, _Cell):
         content.cells.append(frame)
+    elif isinstance(frame, _Write):
+        content.writes.append(GraphWrite(*msgspec.structs.astuple(frame)))
+    elif isinstance(frame, _Hidden):
+        content.hidden.append((frame.version, frame.namespace))
     elif isinstance(frame, _Label):
         content.labels[frame.name] = frame.version
     elif isinstance(frame, _Object):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from takeback.engine import reach
+from takeback.engine import graph_beside, reach
 from takeback.engine.book import book_of
 from takeback.engine.context import Context
 from takeback.engine.retention import pruned
@@ -16,6 +16,7 @@ from takeback.engine.seals import Seal
 from takeback.engine.steps import differences
 from takeback.errors import CorruptObject
 from takeback.model import canonical
+from takeback.model.graphs import is_marked
 from takeback.model.ids import shown
 from takeback.model.records import Checkpoint, Pointer, ThreadInfo, sign
 
@@ -87,6 +88,7 @@ def verify(ctx: Context, info: ThreadInfo, seal: Seal | None = None) -> Report:
             _against(report, seal, row)
     check.end()
     check.ledger()
+    check.graph()
     if seal is not None and seal.version > info.head:
         what = f"the seal names version {seal.version}; the head is {info.head}: the end was cut off"
         report.problems.append(Problem("truncated", what))
@@ -103,6 +105,7 @@ class _Check:
         self.seen: set[bytes] = set()
         self.began_signed = False
         self.closed: list[tuple[int, bytes]] = []
+        self.placed: list[Checkpoint] = []
         self.pruned = pruned(ctx, info.uid)
         for low, high, _ in self.pruned:
             report.notes.append(f"the files of versions {low} to {high} were given up to save space")
@@ -113,6 +116,8 @@ class _Check:
         self._pointers(c)
         self._signature(c)
         self._objects(c)
+        if is_marked(c):
+            self.placed.append(c)
         if c.uses:
             self.closed.append((c.version, c.uses))
         self.previous, self.next_version = c, c.version + 1
@@ -139,6 +144,14 @@ class _Check:
             payload = self.ctx.storage.objects(self.ctx.tenant, [digest]).get(digest)
             for found in [] if payload is None else differences(book, canonical.decode(payload)):
                 self._problem("ledger", found, version)
+
+    def graph(self) -> None:
+        """What a graph's tasks wrote, and where the graph finds its checkpoints, against the chain."""
+        try:
+            for what, version in graph_beside.problems(self.ctx, self.info.uid, self.placed):
+                self._problem("graph", what, version)
+        except CorruptObject as error:
+            self._problem("graph", error.what)
 
     def _chain(self, c: Checkpoint) -> None:
         if c.version != self.next_version:

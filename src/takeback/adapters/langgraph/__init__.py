@@ -13,6 +13,8 @@ except ImportError as error:
 else:
     del _installed
 
+from takeback.adapters.langgraph.moving import Moved, bring_in, give_back
 from takeback.adapters.langgraph.saver import TakebackSaver
+from takeback.adapters.langgraph.tools import effectful
 
-__all__ = ["TakebackSaver"]
+__all__ = ["Moved", "TakebackSaver", "bring_in", "effectful", "give_back"]
