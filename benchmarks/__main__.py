@@ -16,6 +16,7 @@ from rich.console import Console
 from benchmarks import (
     chart,
     disk,
+    hooks,
     machine,
     million,
     peers,
@@ -86,6 +87,7 @@ def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from disk.run(folder, sizes)
     yield from startup.run(sizes)
     yield from workspaces.run(folder, sizes)
+    yield from hooks.run(folder, sizes)
     yield from million.run(folder, sizes)
 
 
