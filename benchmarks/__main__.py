@@ -16,6 +16,7 @@ from rich.console import Console
 from benchmarks import (
     chart,
     disk,
+    effects,
     hooks,
     machine,
     million,
@@ -26,7 +27,7 @@ from benchmarks import (
     startup,
     workspaces,
     writes,
-)  # fmt: skip
+)
 from benchmarks.measure import Measure
 from benchmarks.sizes import DEFAULT, FULL, TINY, Sizes
 from benchmarks.targets import outcomes
@@ -82,6 +83,7 @@ def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
 
 def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from writes.run(folder, sizes)
+    yield from effects.run(folder, sizes)
     yield from server.run(postgres, sizes)
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)
