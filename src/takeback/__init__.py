@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Conflict,
         EffectStands,
         EffectUnknown,
+        MemoryConflict,
         MergeConflict,
         NotDone,
         NothingToRedo,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from takeback.repo import Repo, open
     from takeback.step import Run, Step
     from takeback.storage.base import StoreInfo
+    from takeback.store import Item, ItemVersion, Store
     from takeback.thread import Thread
     from takeback.tools import Tool, from_mcp, mcp_options, registry, tool
     from takeback.view import History, View
@@ -75,6 +77,7 @@ _HOMES = {
         "Conflict",
         "EffectStands",
         "EffectUnknown",
+        "MemoryConflict",
         "MergeConflict",
         "NotDone",
         "NothingToRedo",
@@ -91,6 +94,7 @@ _HOMES = {
     "takeback.repo": ("Repo", "open"),
     "takeback.step": ("Run", "Step"),
     "takeback.storage.base": ("StoreInfo",),
+    "takeback.store": ("Item", "ItemVersion", "Store"),
     "takeback.thread": ("Thread",),
     "takeback.tools": ("Tool", "from_mcp", "mcp_options", "registry", "tool"),
     "takeback.view": ("History", "View"),
@@ -132,6 +136,9 @@ __all__ = [
     "EffectStands",
     "EffectUnknown",
     "History",
+    "Item",
+    "ItemVersion",
+    "MemoryConflict",
     "MergeClash",
     "MergeConflict",
     "NotDone",
@@ -150,6 +157,7 @@ __all__ = [
     "Run",
     "Seal",
     "Step",
+    "Store",
     "StoreInfo",
     "TakebackError",
     "TakenBack",

@@ -30,6 +30,7 @@ from takeback.pool import Job, Line, Pool, run
 from takeback.recovery import PendingPlan, Recovery
 from takeback.repo import Repo
 from takeback.step import Run, Step, _open
+from takeback.store import Store
 from takeback.thread import Thread
 from takeback.view import History, View
 
@@ -48,6 +49,7 @@ __all__ = [
     "AsyncRepo",
     "AsyncRun",
     "AsyncStep",
+    "AsyncStore",
     "AsyncThread",
     "AsyncView",
     "aopen",
@@ -268,7 +270,7 @@ class AsyncItems(_Face, Generic[T]):
                 yield self._outer(item)
 
 
-class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor")):
+class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor", "store")):
     """One store, as one tenant sees it: `async with await takeback.aopen(…) as tb`, or close it."""
 
     @classmethod
@@ -374,10 +376,14 @@ class AsyncRun(_Face, of=Run):
 class AsyncPlan(
     _Face,
     of=Plan,
-    plain=("thread", "kind", "head", "target", "undoes", "digest", "effects", "calm", "waits"),
+    plain=("thread", "kind", "head", "target", "undoes", "digest", "effects", "memory", "calm", "waits"),
     look=str,
 ):
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
+
+
+class AsyncStore(_Face, of=Store):
+    """`tb.store`, awaited. Inside a step that is open here, what is written is committed with it."""
 
 
 class AsyncReceipt(_Face, of=Receipt):

@@ -3,21 +3,25 @@
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from takeback.engine import plans, telling
 from takeback.engine.changes import Change
 from takeback.engine.copy_report import CopyReport
+from takeback.engine.finding import Embed
+from takeback.engine.forgetting import MemoryPart
+from takeback.engine.items import Expected
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
 from takeback.engine.retention import Collected, Pruning, Weight
 from takeback.engine.rollback import Part
 from takeback.engine.seals import Seal
-from takeback.engine.verify import Report
+from takeback.engine.verify import Problem, Report
 from takeback.handle import Handle
 from takeback.model.ids import Bookmark
+from takeback.model.items import Namespace, NamespaceLike
 from takeback.model.ledger import ApprovalCell, Effect
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
@@ -25,6 +29,7 @@ from takeback.plan import Meta
 from takeback.recovery import OpenStep
 from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
+from takeback.store import Item, ItemVersion
 from takeback.thread import OnConflict
 
 __all__ = [
@@ -39,6 +44,7 @@ __all__ = [
     "AsyncRepo",
     "AsyncRun",
     "AsyncStep",
+    "AsyncStore",
     "AsyncThread",
     "AsyncView",
     "aopen",
@@ -101,6 +107,9 @@ class AsyncRepo:
         autopilot: bool | None = None,
         model: type[M],
     ) -> AsyncThread[M]: ...
+    @property
+    def store(self) -> AsyncStore:
+        """Memory that outlives a thread: items by namespace and key."""
     async def threads(
         self,
         *,
@@ -531,6 +540,9 @@ class AsyncPlan:
     def effects(self) -> EffectsPart:
         """What it does to effects, and what it leaves standing."""
     @property
+    def memory(self) -> MemoryPart:
+        """What it does to memory: which items will show other versions."""
+    @property
     def waits(self) -> dict[str, int]:
         """What this process has no tool for: handlers, and how many effects each is for. A worker that has
         them can carry the plan out, or `--app` brings them.
@@ -556,6 +568,76 @@ class AsyncPlan:
         """What each part does, a line a change."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
+
+class AsyncStore:
+    """`tb.store`, awaited. Inside a step that is open here, what is written is committed with it."""
+    async def put(
+        self,
+        namespace: NamespaceLike,
+        key: str,
+        value: Any,
+        *,
+        expect: Expected = "any",
+        ttl: float | timedelta | None = None,
+        index: bool | Sequence[str] = True,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Item:
+        """Write an item; what it said before stays in its history.
+
+        `expect` is the number of the version that shows now, or None where nothing may: `MemoryConflict` when
+        it is another. `ttl` is how long it shows, in seconds. With an index, `index` names the fields to find
+        it by, or leaves it out.
+        """
+    async def get(self, namespace: NamespaceLike, key: str, *, refresh: bool = False) -> Item | None:
+        """The item as it shows, None for none; `refresh` lets its time to live begin again."""
+    async def delete(
+        self,
+        namespace: NamespaceLike,
+        key: str,
+        *,
+        expect: Expected = "any",
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> bool:
+        """The item shows no longer; its history stays. Whether there was one."""
+    async def history(self, namespace: NamespaceLike, key: str) -> list[ItemVersion]:
+        """Every version of an item, newest first, also those that were taken back."""
+    async def search(
+        self,
+        prefix: NamespaceLike = (),
+        *,
+        where: Mapping[str, Any] | None = None,
+        query: str | None = None,
+        limit: int | None = 10,
+        offset: int = 0,
+        refresh: bool = False,
+    ) -> list[Item]:
+        """Items in a namespace and all below it, by name; with a `query`, the nearest first, by the index.
+
+        `where` is what their values have: `{"city": "Rome", "age": {"$gte": 18}}`. Operators: $eq, $ne, $gt,
+        $gte, $lt, $lte, $in, $nin, $contains, $exists.
+        """
+    async def namespaces(
+        self,
+        *,
+        prefix: NamespaceLike = (),
+        suffix: NamespaceLike = (),
+        depth: int | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[Namespace]:
+        """The namespaces that hold items, in order. In `prefix` and `suffix`, `*` is any label; `depth` cuts
+        them to so many labels.
+        """
+    async def index(self, embed: Embed, *, fields: Sequence[str] = ("$",)) -> None:
+        """Find items by meaning from now on: `embed` makes vectors of texts, of what is put and asked here.
+
+        `fields` says which texts of a value: `$` all of it, `text`, `notes[*].text`. Vectors are kept with
+        the items, and compared one by one: good for thousands of items in a namespace, not for millions.
+        """
+    async def verify(self) -> list[Problem]:
+        """What does not hold of all versions of all items: recomputed from the stored bytes."""
 
 class AsyncReceipt:
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from takeback.engine import applying, history, plans, rollback, standing, telling
+from takeback.engine import applying, forgetting, history, plans, rollback, standing, telling
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
@@ -47,7 +47,7 @@ class GoingBack(Handle[S]):
         relies on; `orphans` takes back what no step claimed.
         """
         scope = _scope(scope)
-        wish = Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep])
+        wish = Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep], "memory" in scope)
         return self._plan(self._to(ref, scope), wish=wish)
 
     def plan_undo(
@@ -81,7 +81,8 @@ class GoingBack(Handle[S]):
         Where it would undo effects, or leave some standing, `PlanRequired` carries the plan.
         """
         scope = _scope(scope)
-        return self._at_once(self._to(ref, scope), Wish("effects" in scope), said(reason, actor, meta))
+        wish = Wish("effects" in scope, memory="memory" in scope)
+        return self._at_once(self._to(ref, scope), wish, said(reason, actor, meta))
 
     def undo(
         self,
@@ -152,7 +153,8 @@ class GoingBack(Handle[S]):
         book = book or self._book()
         self._refuse_unknown(book, [*wish.take_shared, *wish.redo, *wish.keep])
         effects = plans.effects_of(self._ctx, book, self._need(), move, wish)
-        return Plan(self, move, [rollback.state_part(self._ctx, move), effects], clashes or [])
+        memory = forgetting.memory_of(self._ctx, book, self._need(), move, kept=not wish.memory)
+        return Plan(self, move, [rollback.state_part(self._ctx, move), effects, memory], clashes or [])
 
     def _apply(
         self,
@@ -172,7 +174,7 @@ class GoingBack(Handle[S]):
             self._refuse_unknown(book, acknowledge)
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
-        job = applying.Job(self._ctx, book, tip, move, plan.effects, said)
+        job = applying.Job(self._ctx, book, tip, move, plan.effects, said, plan.memory)
         self._tip, bookmark = applying.run(job, Hands(), acknowledge=acknowledge, wait=wait)
         return Receipt(self, plan, self._tip.head, bookmark)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blake3 import blake3
 
+from takeback.engine.forgetting import MemoryPart
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
 from takeback.model.ids import shown
@@ -58,12 +59,18 @@ class Plan:
     @property
     def digest(self) -> str:
         """Of what the plan saw."""
-        return shown(blake3(self._move.digest.encode() + self.effects.digest).digest())
+        seen = self._move.digest.encode() + self.effects.digest + self.memory.digest
+        return shown(blake3(seen).digest())
 
     @property
     def effects(self) -> EffectsPart:
         """What it does to effects, and what it leaves standing."""
         return next(part for part in self.parts if isinstance(part, EffectsPart))
+
+    @property
+    def memory(self) -> MemoryPart:
+        """What it does to memory: which items will show other versions."""
+        return next(part for part in self.parts if isinstance(part, MemoryPart))
 
     @property
     def waits(self) -> dict[str, int]:

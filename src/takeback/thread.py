@@ -10,13 +10,15 @@ from takeback.acting import Acting
 from takeback.engine import commit as commits
 from takeback.engine import fork as forks
 from takeback.engine import history, retention, seals, standing, steps, threads
-from takeback.engine.commit import Draft, Identity, Said, metadata
+from takeback.engine.commit import Draft, Identity, ItemStale, Said, metadata
 from takeback.engine.context import Tip, needed
+from takeback.engine.items import Buffer
 from takeback.engine.patch import edits, json_patch, merge_patch
 from takeback.engine.retention import Pruning
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
 from takeback.errors import BadRequest, Conflict, ThreadExists, UnknownThread
+from takeback.errors.base import naming
 from takeback.going_back import GoingBack
 from takeback.going_back import said as _said
 from takeback.model import paths
@@ -293,27 +295,31 @@ class Thread(GoingBack[S], Acting[S]):
                 self._tip = commits.create(self._ctx, self._identity, draft)
         return self.refresh()._need() if self._tip is None else self._tip
 
-    def _finish(self, base: Tip | None, state: Any, said: Said, session: Session | None) -> Checkpoint | None:
+    def _finish(
+        self, base: Tip | None, state: Any, said: Said, session: Session | None, memory: Buffer
+    ) -> Checkpoint | None:
         """The end of a step: nothing when nothing changed, else a version, merged with what others did."""
+        if memory and base is None:
+            base = self._born()
         if session is not None and session.recorded:
             self._tip = needed(base, self.name)
             try:
-                self._tip = steps.close(session, self._tip, state, said)
+                self._tip = steps.close(session, self._tip, state, said, memory)
             except BadRequest as error:
                 raise error.placed(self.name, self._tip.head.version) from None
             return self._tip.head
 
         def make(tip: Tip | None) -> Draft:
-            return commits.draft_state(self._ctx, tip, state, "step", said)
+            return steps.covering(commits.draft_state(self._ctx, tip, state, "step", said), [], memory)
 
         try:
             same = equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root
         except BadRequest as error:
             raise error.placed(self.name, None if base is None else base.head.version) from None
-        if same:
+        if same and not memory:
             return None
         self._tip = base
-        return self._publish(make, "merge", None, state=lambda: state)
+        return self._published(make, "merge", base, lambda: state, memory)
 
     def _patched(self, change: Callable[[Any], Any], said: Said, expect: Any) -> Checkpoint:
         def make(tip: Tip | None) -> Draft:
@@ -344,14 +350,40 @@ class Thread(GoingBack[S], Acting[S]):
         if on_conflict not in ("raise", "merge"):
             raise BadRequest(f"on_conflict={on_conflict!r} is neither 'raise' nor 'merge'", thread=self.name)
         tip = self._expected(expect) if expect is not None else self._tip
+        return self._published(make, on_conflict, tip, state)
+
+    def _published(
+        self,
+        make: Callable[[Tip | None], Draft],
+        on_conflict: str,
+        tip: Tip | None,
+        state: Callable[[], Any] | None = None,
+        memory: Buffer | None = None,
+    ) -> Checkpoint:
         try:
             if tip is None:
                 self._tip = self._created(make)
             else:
-                self._tip = commits.publish_or_merge(self._ctx, tip, make, on_conflict, state)
+                self._tip = self._joined(tip, make, on_conflict, state, memory)
         except BadRequest as error:
             raise error.placed(self.name, None if tip is None else tip.head.version) from None
         return self._tip.head
+
+    def _joined(
+        self,
+        tip: Tip,
+        make: Callable[[Tip | None], Draft],
+        on_conflict: str,
+        state: Callable[[], Any] | None,
+        memory: Buffer | None,
+    ) -> Tip:
+        if not memory:
+            return commits.publish_or_merge(self._ctx, tip, make, on_conflict, state)
+        while True:
+            with contextlib.suppress(ItemStale), naming(self.name):
+                return commits.publish_or_merge(self._ctx, tip, make, on_conflict, state, memory.rows)
+            with naming(self.name):
+                memory.again()
 
     def _created(self, make: Callable[[Tip | None], Draft]) -> Tip:
         try:

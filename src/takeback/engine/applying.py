@@ -11,8 +11,9 @@ import msgspec
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change
 from takeback.engine.calls import Hands
-from takeback.engine.commit import LedgerStale, Said
+from takeback.engine.commit import ItemStale, LedgerStale, Said
 from takeback.engine.context import Context, Tip, pointer
+from takeback.engine.forgetting import MemoryPart, memory_of
 from takeback.engine.lines import carry_on, given_up
 from takeback.engine.plans import EffectsPart, effects_of
 from takeback.engine.rollback import Move, apply, stale
@@ -44,9 +45,10 @@ class Job(msgspec.Struct, frozen=True):
     move: Move
     part: EffectsPart
     said: Said
+    memory: MemoryPart
 
     def seen_again(self) -> None:
-        """Refuse if effects are not what the plan saw."""
+        """Refuse if effects or memory are not what the plan saw."""
         now = effects_of(self.ctx, self.book, self.tip, self.move, self.part.wish)
         if now.digest != self.part.digest:
             raise PlanStale(
@@ -54,6 +56,9 @@ class Job(msgspec.Struct, frozen=True):
                 thread=self.tip.info.name,
                 hint="Make a new plan, and look at it",
             )
+        remembered = memory_of(self.ctx, self.book, self.tip, self.move, kept=self.memory.kept)
+        if remembered.digest != self.memory.digest:
+            raise _memory_moved(self)
 
 
 def run(
@@ -150,9 +155,19 @@ def _at_once(job: Job) -> Tip:
                 book.refresh()
                 job.seen_again()
                 continue
+            except ItemStale:
+                raise _memory_moved(job) from None
             if beside.entries:
                 book.took(beside.entries)
             return after
+
+
+def _memory_moved(job: Job) -> PlanStale:
+    return PlanStale(
+        "memory has changed since the plan was made",
+        thread=job.tip.info.name,
+        hint="Make a new plan, and look at it",
+    )
 
 
 class _AtOnce:
@@ -162,14 +177,14 @@ class _AtOnce:
         self.job = job
         self.entries: list[Entry] = []
 
-    def rows(self, _: Checkpoint) -> list[Row]:
+    def rows(self, checkpoint: Checkpoint) -> list[Row]:
         job = self.job
         if job.move.kind == "merge":
             other = job.ctx.tip(job.move.target.thread)
             self.entries = [] if other is None else merging(job.ctx, job.book, job.tip, other)
         elif job.move.kind != "revert":
             self.entries = given_up(job.book, job.tip.info.uid)
-        return [job.book.row(self.entries)]
+        return [job.book.row(self.entries), *job.memory.rows(checkpoint)]
 
 
 def begin(job: Job) -> PlanCell:
@@ -184,7 +199,7 @@ def begin(job: Job) -> PlanCell:
         acknowledged=[e.id for e in part.standing], undoes=draft.undoes,
         stack=None if draft.stack is None else list(draft.stack), files=draft.files, reason=job.said.reason,
         actor=job.said.actor or job.ctx.actor, meta=canonical.encode(job.said.meta), summary=part.summary(),
-        created_us=book.clock(),
+        created_us=book.clock(), memory=not job.memory.kept,
     )  # fmt: skip
 
     def decide() -> Change:

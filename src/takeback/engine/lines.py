@@ -10,8 +10,10 @@ import msgspec
 from takeback.engine import approvals, owners
 from takeback.engine.book import Book, Change, blob
 from takeback.engine.calls import Hands, afford
-from takeback.engine.commit import Draft, LedgerStale, Said, publish
+from takeback.engine.commit import Draft, ItemStale, LedgerStale, Said, publish
 from takeback.engine.context import Context, Tip
+from takeback.engine.forgetting import MemoryPart, memory_of
+from takeback.engine.rollback import Move
 from takeback.engine.undoing import redoing, settled_undo, undoing
 from takeback.errors import (
     ApprovalRequired,
@@ -270,23 +272,33 @@ def _end(ctx: Context, book: Book, plan: PlanCell, state: str, draft: Callable[[
             now = book.plans[plan.id]
             if tip is None or now.state in ("applied", "aborted"):
                 raise PlanStale(f"the plan was {now.state} meanwhile")
-            ended = _Ended(book, now, state)
+            made = draft(tip)
+            ended = _Ended(book, now, state, _memory(ctx, book, tip, now, made))
             try:
-                after = publish(ctx, tip, draft(tip), ended.beside, lock=plan.id)
-            except LedgerStale:
+                after = publish(ctx, tip, made, ended.beside, lock=plan.id)
+            except (LedgerStale, ItemStale):
                 continue
             book.took(ended.entries)
             return after
 
 
+def _memory(ctx: Context, book: Book, tip: Tip, plan: PlanCell, draft: Draft) -> MemoryPart:
+    """What going there does to memory, as others have left it by now: the thread's own part is locked."""
+    if draft.origin is None:
+        return MemoryPart(ctx, [])
+    move = Move(plan.kind, tip.head, tip.head, draft)
+    return memory_of(ctx, book, tip, move, kept=not plan.memory)
+
+
 class _Ended:
     """What the ledger says with the checkpoint that a plan ends with."""
 
-    def __init__(self, book: Book, plan: PlanCell, state: str) -> None:
-        self.book, self.plan, self.state = book, plan, state
+    def __init__(self, book: Book, plan: PlanCell, state: str, memory: MemoryPart) -> None:
+        self.book, self.plan, self.state, self.memory = book, plan, state, memory
         self.entries: list[Entry] = []
 
     def beside(self, checkpoint: Checkpoint) -> list[Row]:
         gone = given_up(self.book, self.plan.thread) if self.state == "applied" else []
         self.entries = [_replace(self.plan, state=self.state, version=checkpoint.version), *gone]
-        return [Lock(ThreadUid(self.plan.thread), None, was=self.plan.id), self.book.row(self.entries)]
+        free = Lock(ThreadUid(self.plan.thread), None, was=self.plan.id)
+        return [free, self.book.row(self.entries), *self.memory.rows(checkpoint)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from takeback.engine import reach
+from takeback.engine import items, reach, trusting
 from takeback.engine.context import Context, Tip
 from takeback.errors import BadRequest, CorruptObject, ThreadDeleted
 from takeback.model.records import Checkpoint, ThreadInfo
@@ -190,6 +190,8 @@ def _marked(ctx: Context, tell: Progress) -> set[bytes]:
     for family in families:
         _mark(ctx, reach.kept_beside(ctx.storage.cells(ctx.tenant, family=family)), live)
     _mark(ctx, reach.kept_beside(ctx.storage.cells(ctx.tenant, live=True)), live)
+    for row in trusting.all_versions(ctx):
+        _mark(ctx, items.roots(items.version(row).record), live)
     return live
 
 

@@ -179,6 +179,12 @@ class Conflict(Moved):
         super().__init__(what, **where)
 
 
+class MemoryConflict(Moved):
+    """An item of memory is not at the version that was expected."""
+
+    kind = "memory_conflict"
+
+
 class ThreadExists(Moved):
     """A thread of this name exists already."""
 
@@ -352,6 +358,7 @@ __all__ = [
     "ForkedProcess",
     "HandlerMissing",
     "IntegrityError",
+    "MemoryConflict",
     "MergeConflict",
     "MissingExtra",
     "Moved",

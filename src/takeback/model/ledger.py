@@ -189,6 +189,7 @@ class PlanCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     summary: str = ""
     created_us: int = 0
     version: int | None = None
+    memory: bool = True  # whether memory goes back with it
 
     @property
     def live(self) -> bool:

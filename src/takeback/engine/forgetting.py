@@ -1,0 +1,196 @@
+"""What a plan does to memory: which items will show other versions, once a head stands elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from blake3 import blake3
+
+from takeback.engine import items
+from takeback.engine.book import Book, Lineage
+from takeback.engine.changes import MISSING, Change, as_text, diff_values
+from takeback.engine.context import Context, Tip, pointer
+from takeback.engine.items import Version, Write
+from takeback.engine.rollback import Move
+from takeback.model.items import shown, split
+from takeback.model.records import Checkpoint
+from takeback.storage.base import Row
+from takeback.storage.items import ItemRow, PutItems, Seen, TurnItems, VersionsBy
+
+
+class Turned(msgspec.Struct, frozen=True):
+    """An item over whose versions a history goes: what shows of it before and after."""
+
+    seen: Seen
+    before: Version | None
+    after: Version | None
+    lost: int | None = None  # the newest of its versions that go
+
+    @property
+    def changes(self) -> bool:
+        return _number(self.before) != _number(self.after)
+
+
+class MemoryPart:
+    """What a plan does to memory. With `kept`, all that shows goes on to show."""
+
+    name = "memory"
+
+    def __init__(
+        self, ctx: Context, turned: list[Turned], notes: list[str] | None = None, *, kept: bool = False
+    ) -> None:
+        self._ctx, self.turned, self.notes, self.kept = ctx, turned, notes or [], kept
+        self._changes: list[Change] | None = None
+
+    @property
+    def changes(self) -> list[Change]:
+        """Of what shows; found when first looked at. A path is a namespace, a key, and a place in a value."""
+        if self._changes is None:
+            self._changes = (
+                [] if self.kept else [one for each in self.turned for one in _changes(self._ctx, each)]
+            )
+        return self._changes
+
+    @property
+    def covered(self) -> list[Turned]:
+        """Items of which versions go, and that go on to show what was written over these."""
+        return [each for each in self.turned if not each.changes and each.lost is not None and each.before]
+
+    @property
+    def digest(self) -> bytes:
+        """Of what was seen: if it is another when it is applied, something moved."""
+        said = [[each.seen, _number(each.before), _number(each.after)] for each in self.turned]
+        return blake3(msgspec.msgpack.encode([said, self.kept])).digest() if self.turned else b""
+
+    def summary(self, limit: int = 4) -> str:
+        lines = self.lines()
+        more = f" · and {len(lines) - limit} more" if len(lines) > limit else ""
+        return " · ".join(lines[:limit]) + more
+
+    def lines(self, limit: int | None = None) -> list[str]:
+        said = [f"memory {line}" for line in as_text(self.changes)]
+        for each in [] if self.kept else self.covered:
+            assert each.before is not None
+            named, number = shown(each.seen.namespace, each.seen.key), each.before.row.number
+            why = f"it was written over version {each.lost}, which is taken back"
+            said.append(f"memory {named}: version {number} stays; {why}")
+        if self.kept and any(each.changes for each in self.turned):
+            said.append("memory stays as it is")
+        return [*said, *self.notes][:limit]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "part": self.name,
+            "changes": [change.as_dict() for change in self.changes],
+            "covered": [[*split(each.seen.namespace), each.seen.key] for each in self.covered],
+            "kept": self.kept,
+            "notes": self.notes,
+        }
+
+    def rows(self, checkpoint: Checkpoint) -> list[Row]:
+        """What is written with the checkpoint that goes there. Items that are kept are written anew."""
+        if not self.turned:
+            return []
+        turn = TurnItems([each.seen for each in self.turned])
+        if not self.kept:
+            return [turn]
+        again = [_again(each) for each in self.turned if each.changes]
+        return [turn, PutItems([items.version_of(self._ctx, write, checkpoint) for write in again])]
+
+
+def memory_of(ctx: Context, book: Book, tip: Tip, move: Move, *, kept: bool = False) -> MemoryPart:
+    """What a move does to memory: a merge does nothing to it, a revert takes back state alone."""
+    if move.kind == "revert":
+        rows = ctx.storage.find(
+            ctx.tenant, VersionsBy(tip.info.uid, move.target.version, move.target.version)
+        )
+        return MemoryPart(ctx, [], [_stays(row) for row in rows])
+    owned = items.owned(book, tip.info.uid)
+    if move.kind == "merge" or not _any(ctx, owned):
+        return MemoryPart(ctx, [])
+    target = move.draft.origin or pointer(move.target)
+    had, has = book.lineage(pointer(move.head)), book.lineage(target)
+    lost: dict[items.Name, int] = {}
+    gained: dict[items.Name, None] = {}
+    for row in _between(ctx, owned, had, has):
+        name = (row.namespace, row.key)
+        if items.holds(had, row):
+            lost[name] = max(lost.get(name, 0), row.number)
+        else:
+            gained[name] = None
+    turned = [_turned(ctx, name, owned, has, lost.get(name)) for name in sorted({*lost, *gained})]
+    return MemoryPart(ctx, turned, kept=kept)
+
+
+def forgotten(ctx: Context, book: Book, tip: Tip, had: Lineage, has: Lineage) -> list[str]:
+    """The items of which versions went between two histories, by name."""
+    owned = items.owned(book, tip.info.uid)
+    rows = _between(ctx, owned, had, has) if _any(ctx, owned) else ()
+    return sorted({shown(row.namespace, row.key) for row in rows if items.holds(had, row)})
+
+
+def _any(ctx: Context, owned: list[bytes]) -> bool:
+    return any(ctx.storage.find(ctx.tenant, VersionsBy(uid, limit=1)) for uid in owned)
+
+
+def _between(ctx: Context, owned: list[bytes], had: Lineage, has: Lineage) -> Iterator[ItemRow]:
+    """The versions that one of two histories holds and the other does not."""
+    for uid, line in {*had, *has}:
+        low, high = sorted((had.get((uid, line), line - 1), has.get((uid, line), line - 1)))
+        if uid in owned and low < high:
+            rows = ctx.storage.find(ctx.tenant, VersionsBy(uid, low + 1, high))
+            yield from (row for row in rows if row.line == line and not row.free)
+
+
+def _turned(ctx: Context, name: items.Name, owned: list[bytes], has: Lineage, lost: int | None) -> Turned:
+    versions = items.versions(ctx, name)
+
+    def will(row: ItemRow) -> bool:
+        if row.free or row.thread not in owned:
+            return items.held(ctx, row)
+        return row.head is not None and items.holds(has, row)
+
+    before = next((each for each in versions if items.held(ctx, each.row)), None)
+    after = next((each for each in versions if will(each.row)), None)
+    return Turned(versions[0].row.seen, _live(ctx, before), _live(ctx, after), lost)
+
+
+def _live(ctx: Context, found: Version | None) -> Version | None:
+    return None if found is None else items.live(ctx, found)
+
+
+def _changes(ctx: Context, turned: Turned) -> list[Change]:
+    path = (*split(turned.seen.namespace), turned.seen.key)
+    before, after = (
+        MISSING if version is None else items.value(ctx, version.record)
+        for version in (turned.before, turned.after)
+    )
+    if not turned.changes:
+        return []
+    if before is MISSING:
+        return [Change("add", path, before, after)]
+    if after is MISSING:
+        return [Change("remove", path, before, after)]
+    return list(diff_values(before, after, path))
+
+
+def _again(turned: Turned) -> Write:
+    """What shows of an item, to be written anew."""
+    name, before = (turned.seen.namespace, turned.seen.key), turned.before
+    if before is None:
+        return Write(*name, kind="delete")
+    said = before.record
+    return Write(
+        *name, root=said.root, inline=said.inline, vectors=said.vectors, ttl_us=said.ttl_us,
+        created_us=said.created_us,
+    )  # fmt: skip
+
+
+def _number(version: Version | None) -> int | None:
+    return None if version is None else version.row.number
+
+
+def _stays(row: ItemRow) -> str:
+    return f"memory {shown(row.namespace, row.key)} stays: a revert takes back state alone"
