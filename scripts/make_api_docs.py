@@ -5,13 +5,17 @@ from __future__ import annotations
 import inspect
 import pathlib
 import re
+import typing
 from typing import Any
 
 import takeback
 from takeback import errors
 
 TARGET = pathlib.Path(__file__).parent.parent / "docs" / "api.md"
-MAIN = ("open", "Repo", "Thread", "Step", "View", "History", "Plan", "Receipt", "aopen")
+MAIN = (
+    "open", "Repo", "Thread", "Step", "Run", "View", "History", "Plan", "Receipt", "tool", "Tool", "Approval",
+    "Recovery", "PendingPlan", "aopen",
+)  # fmt: skip
 INTRO = """\
 # Python API
 
@@ -102,7 +106,8 @@ def _is_error(thing: Any) -> bool:
 
 
 def _signature(thing: Any) -> str:
-    text = str(inspect.signature(thing))
+    told = typing.get_overloads(thing) if inspect.isfunction(thing) else []
+    text = str(inspect.signature(told[-1] if told else thing))  # the last one is the one with everything
     text = re.sub(r"\(self(, )?", "(", text)
     return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
 

@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     kept = ("TAKEBACK_SOAK", "TAKEBACK_TEST_POSTGRES")
     for name in [name for name in os.environ if name.startswith("TAKEBACK_") and name not in kept]:
         del os.environ[name]
-    os.environ["XDG_DATA_HOME"] = _data.name
+    os.environ["XDG_DATA_HOME"] = os.environ["XDG_STATE_HOME"] = _data.name
 
 
 def pytest_unconfigure() -> None:
@@ -65,6 +65,7 @@ def data_home(monkeypatch: pytest.MonkeyPatch) -> str:
     """A data directory for this test alone: the latest thread of another test is never found in it."""
     home = os.path.join(_data.name, str(next(_numbers)))
     monkeypatch.setenv("XDG_DATA_HOME", home)
+    monkeypatch.setenv("XDG_STATE_HOME", home)
     return home
 
 

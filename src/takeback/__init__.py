@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         TakebackError,
         UnknownThread,
     )
+    from takeback.files import Workspace
     from takeback.model.ledger import Effect
     from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
     from takeback.plan import Plan, Receipt
@@ -87,6 +88,7 @@ _HOMES = {
         "TakebackError",
         "UnknownThread",
     ),
+    "takeback.files": ("Workspace",),
     "takeback.model.ledger": ("Effect",),
     "takeback.model.records": ("AuditEntry", "Checkpoint", "ThreadInfo"),
     "takeback.plan": ("Plan", "Receipt"),
@@ -167,6 +169,7 @@ __all__ = [
     "UnknownThread",
     "View",
     "Weight",
+    "Workspace",
     "__version__",
     "aopen",
     "connection",

@@ -24,6 +24,8 @@ from takeback import repo
 from takeback.asking import Approval
 from takeback.engine.changes import Change
 from takeback.engine.diff import Diff
+from takeback.engine.file_words import FileChange
+from takeback.files import Files, FilesDiff, Workspace
 from takeback.model.records import Checkpoint
 from takeback.plan import Plan, Receipt
 from takeback.pool import Job, Line, Pool, run
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncApproval",
     "AsyncDiff",
+    "AsyncFiles",
+    "AsyncFilesDiff",
     "AsyncHistory",
     "AsyncItems",
     "AsyncPendingPlan",
@@ -52,6 +56,7 @@ __all__ = [
     "AsyncStore",
     "AsyncThread",
     "AsyncView",
+    "AsyncWorkspace",
     "aopen",
 ]
 
@@ -376,7 +381,20 @@ class AsyncRun(_Face, of=Run):
 class AsyncPlan(
     _Face,
     of=Plan,
-    plain=("thread", "kind", "head", "target", "undoes", "digest", "effects", "memory", "calm", "waits"),
+    plain=(
+        "thread",
+        "kind",
+        "head",
+        "target",
+        "undoes",
+        "digest",
+        "effects",
+        "files",
+        "memory",
+        "calm",
+        "waits",
+        "obstacles",
+    ),
     look=str,
 ):
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
@@ -396,6 +414,24 @@ class AsyncReceipt(_Face, of=Receipt):
 
     def __repr__(self) -> str:
         return f"<AsyncReceipt {self}>"
+
+
+class AsyncWorkspace(_Face, of=Workspace, plain=("name",)):
+    """A directory that is attached to a thread."""
+
+
+class AsyncFiles(_Face, of=Files):
+    """The files of one workspace as a checkpoint holds them: `await files.items()`, `files.read(path)`."""
+
+
+class AsyncFilesDiff(AsyncItems[FileChange], of=FilesDiff, look=len):
+    """What leads from one checkpoint's files to another's."""
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __bool__(self) -> bool:
+        return bool(self._inner)
 
 
 class AsyncApproval(_Face, of=Approval, plain=("number", "shown", "facts", "state", "is_question")):

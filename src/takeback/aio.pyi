@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from takeback.engine import plans, telling
 from takeback.engine.changes import Change
 from takeback.engine.copy_report import CopyReport
+from takeback.engine.file_words import FileChange, FilesPart
+from takeback.engine.files import Side
 from takeback.engine.finding import Embed
 from takeback.engine.forgetting import MemoryPart
 from takeback.engine.items import Expected
@@ -19,10 +21,12 @@ from takeback.engine.retention import Collected, Pruning, Weight
 from takeback.engine.rollback import Part
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Problem, Report
+from takeback.files import Status
 from takeback.handle import Handle
 from takeback.model.ids import Bookmark
 from takeback.model.items import Namespace, NamespaceLike
 from takeback.model.ledger import ApprovalCell, Effect
+from takeback.model.manifest.nodes import Entry
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.plan import Meta
@@ -31,10 +35,14 @@ from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
 from takeback.store import Item, ItemVersion
 from takeback.thread import OnConflict
+from takeback.workspace.directory import Directory
+from takeback.workspace.watch import Watcher
 
 __all__ = [
     "AsyncApproval",
     "AsyncDiff",
+    "AsyncFiles",
+    "AsyncFilesDiff",
     "AsyncHistory",
     "AsyncItems",
     "AsyncPendingPlan",
@@ -47,6 +55,7 @@ __all__ = [
     "AsyncStore",
     "AsyncThread",
     "AsyncView",
+    "AsyncWorkspace",
     "aopen",
 ]
 
@@ -322,18 +331,31 @@ class AsyncThread(Generic[S]):
         keep: Sequence[int] = (),
         take_shared: Sequence[int] = (),
         orphans: bool = False,
+        ours: Side = False,
+        theirs: Side = False,
     ) -> AsyncPlan:
         """What going back to a checkpoint will do; reads only.
 
         `scope` leaves something as it is: any of state, effects, files, memory. By number, `redo` does again
         what was undone, `keep` leaves standing what could be undone, and `take_shared` takes back what a fork
         relies on; `orphans` takes back what no step claimed.
+
+        Files that others changed stay as they are: those that the agent changed too are conflicts. `ours`
+        takes what the checkpoint holds, `theirs` what others left, for all paths or for some.
         """
     async def plan_undo(
-        self, bookmark: str | None = None, *, redo: Sequence[int] = (), keep: Sequence[int] = ()
+        self,
+        bookmark: str | None = None,
+        *,
+        redo: Sequence[int] = (),
+        keep: Sequence[int] = (),
+        ours: Side = False,
+        theirs: Side = False,
     ) -> AsyncPlan:
         """What taking back the last operation (or going to a bookmark) will do."""
-    async def plan_redo(self, *, redo: Sequence[int] = ()) -> AsyncPlan:
+    async def plan_redo(
+        self, *, redo: Sequence[int] = (), ours: Side = False, theirs: Side = False
+    ) -> AsyncPlan:
         """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""
     async def plan_revert(self, ref: Any) -> AsyncPlan:
         """What taking back one version alone will do."""
@@ -345,10 +367,13 @@ class AsyncThread(Generic[S]):
         actor: str | None = None,
         meta: Meta = None,
         scope: Collection[str] | None = None,
+        ours: Side = False,
+        theirs: Side = False,
     ) -> AsyncReceipt:
-        """Go back to a checkpoint: a new version that holds its state. Nothing is deleted.
+        """Go back to a checkpoint: a new version that holds its state and files. Nothing is deleted.
 
-        Where it would undo effects, or leave some standing, `PlanRequired` carries the plan.
+        Where it would undo effects, leave some standing, or find files that the agent and others have both
+        changed, `PlanRequired` carries the plan.
         """
     async def undo(
         self,
@@ -357,10 +382,18 @@ class AsyncThread(Generic[S]):
         reason: str | None = None,
         actor: str | None = None,
         meta: Meta = None,
+        ours: Side = False,
+        theirs: Side = False,
     ) -> AsyncReceipt:
         """One operation back per call, or exactly to a bookmark."""
     async def redo(
-        self, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
+        self,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        ours: Side = False,
+        theirs: Side = False,
     ) -> AsyncReceipt:
         """One undo back per call; a new operation ends the redo."""
     async def revert(
@@ -373,6 +406,55 @@ class AsyncThread(Generic[S]):
         """What was taken back since a version (without one: since the newest that made something), to be told
         to the agent at its next turn; None for nothing. Reads the head anew.
         """
+    async def workspace(
+        self,
+        path: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        shared: bool = False,
+        force: bool = False,
+        ignore: Sequence[str] = (),
+        gitignore: bool = True,
+        secrets: bool = True,
+        max_file: int | None = None,
+        watch: bool = True,
+    ) -> AsyncWorkspace:
+        """Checkpoint a directory's files with the thread, from now on; what it holds now is captured first.
+
+        What .gitignore, .takebackignore and `ignore` name is left out, and so are secrets (`secrets=False`
+        takes them in) and files above `max_file` bytes. `shared` lets other threads use the directory too;
+        `force` allows the root and the home directory. With `watch`, the system tells of changes as long as
+        this process lives; without, each capture looks at every path.
+        """
+    async def workspaces(self) -> list[AsyncWorkspace]:
+        """The directories that are attached, also those on other machines."""
+    async def capture(
+        self,
+        reason: str | None = None,
+        *,
+        paths: Collection[str | bytes] | None = None,
+        workspace: str | None = None,
+        step: str | None = None,
+        audit: bool = False,
+        actor: str | None = None,
+        meta: Meta = None,
+    ) -> Checkpoint | None:
+        """A version with the files as they are now; None if nothing has changed.
+
+        What is found changed counts as somebody else's, which a rollback keeps; with `step`, a label, it is
+        the agent's, and an operation that undo takes back. `paths` looks at these alone; an `audit` looks at
+        everything, also where a watch says that nothing changed.
+        """
+    async def files(self, ref: object = "head", *, workspace: str | None = None) -> AsyncFiles:
+        """The files that a checkpoint holds: a mapping from paths to what stands there."""
+    async def read_file(self, ref: object, path: str | bytes, *, workspace: str | None = None) -> bytes:
+        """The contents of a file as a checkpoint holds it."""
+    async def diff_files(
+        self, before: object, after: object = "head", *, workspace: str | None = None
+    ) -> AsyncFilesDiff:
+        """What leads from one checkpoint's files to another's: names, line counts, text."""
+    async def changed_files(self, *, workspace: str | None = None) -> list[FileChange]:
+        """What differs on the disk from the head; nothing is recorded."""
     def run(self, name: str) -> AsyncRun:
         """`with thread.run("job-7"):` a script that can be run again from its first line."""
     async def effects(self) -> list[Effect]:
@@ -543,6 +625,9 @@ class AsyncPlan:
     def memory(self) -> MemoryPart:
         """What it does to memory: which items will show other versions."""
     @property
+    def files(self) -> FilesPart | None:
+        """What it does to the files of attached workspaces; None where it does nothing about files."""
+    @property
     def waits(self) -> dict[str, int]:
         """What this process has no tool for: handlers, and how many effects each is for. A worker that has
         them can carry the plan out, or `--app` brings them.
@@ -566,6 +651,9 @@ class AsyncPlan:
         """
     async def lines(self, limit: int | None = None) -> list[str]:
         """What each part does, a line a change."""
+    @property
+    def obstacles(self) -> list[str]:
+        """Why it cannot be applied here as it is, in words: what waits for a worker, and conflicts."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
 
@@ -645,15 +733,78 @@ class AsyncReceipt:
     checkpoint: Checkpoint
     bookmark: Bookmark
     standing: list[str]
+    kept: dict[str, str]
     def __str__(self) -> str:
         """Without what each part did, for which the store is asked: `await receipt.done`."""
     def __repr__(self) -> str: ...
+    @property
+    def files(self) -> Awaitable[list[str]]:
+        """Every file that was put back, removed or brought back."""
     @property
     def done(self) -> Awaitable[list[str]]:
         """What each part did, in a line."""
     @property
     def state(self) -> Awaitable[Any]:
         """The state after it."""
+    async def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+
+class AsyncWorkspace:
+    """A directory that is attached to a thread."""
+
+    name: str
+    @property
+    def path(self) -> Awaitable[str]:
+        """Where it lies."""
+    @property
+    def host(self) -> Awaitable[str]:
+        """The machine on which it lies."""
+    @property
+    def shared(self) -> Awaitable[bool]:
+        """Whether other threads may use it too."""
+    @property
+    def directory(self) -> Awaitable[Directory]:
+        """What captures and restores it; `WorkspaceMissing` where it lies on another machine."""
+    async def status(self) -> Status:
+        """What differs from the head, what is left out, and how changes are found. Nothing is recorded."""
+    async def watch(self, watcher: Watcher | None = None) -> bool:
+        """Have the system tell of changes from now on, or somebody else who knows them; whether it works."""
+    async def detach(self) -> None:
+        """No longer captured or put back. The directory stays as it is, and so does the history."""
+
+class AsyncFiles:
+    """The files of one workspace as a checkpoint holds them: `await files.items()`, `files.read(path)`."""
+
+    checkpoint: Checkpoint
+    workspace: str
+    async def get(self, path: str | bytes) -> Entry | None:
+        """What stood at a path; None where nothing did."""
+    async def items(self) -> list[tuple[str, Entry]]:
+        """Paths with what stands there, in one walk."""
+    @property
+    def left_out(self) -> Awaitable[dict[str, str]]:
+        """What stood there and was not captured, and why."""
+    @property
+    def linked(self) -> Awaitable[list[list[str]]]:
+        """Names that are one file."""
+    async def read(self, path: str | bytes) -> bytes:
+        """The contents of a file."""
+    async def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+
+class AsyncFilesDiff(AsyncItems[FileChange]):
+    """What leads from one checkpoint's files to another's."""
+
+    before: Checkpoint
+    after: Checkpoint
+    workspace: str
+    def __len__(self) -> int: ...
+    def __bool__(self) -> bool: ...
+    @property
+    def changes(self) -> Awaitable[list[FileChange]]:
+        """Path by path, with lines counted."""
+    async def text(self, path: str | bytes | None = None, *, context: int = 3) -> str:
+        """The changes as a unified diff: all, or of one path."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
 

@@ -47,9 +47,8 @@ class Approval:
     @property
     def state(self) -> str:
         """requested, granted, denied, used, void or expired, as last read."""
-        cell = self._cell
-        late = cell.state == "requested" and approvals.expired(cell, self._book.clock())
-        return "expired" if late else cell.state
+        late = approvals.expired(self._cell, self._book.clock())
+        return "expired" if late else self._cell.state
 
     @property
     def is_question(self) -> bool:

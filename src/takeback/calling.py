@@ -29,6 +29,7 @@ from takeback.errors import (
     Undecided,
 )
 from takeback.errors.base import naming
+from takeback.filehands import FileHands
 from takeback.model import canonical
 from takeback.model.ledger import Blob, Effect, Entry
 from takeback.step import current, decided
@@ -106,14 +107,15 @@ async def acall(tool: Tool[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     return value
 
 
-class Hands:
-    """What this process can do for a plan: the tools that are registered here."""
+class Hands(FileHands):
+    """What this process can do for a plan: the tools that are registered here, the files that lie here."""
 
     def has(self, handler: str) -> bool:
         return registry.has(handler)
 
     def undo(self, effect: Effect, book: Book) -> None:
         tool = registry.undoing(effect.undo or "")
+        _in_time(book, effect)
         with _keyed(effect.undo_key):
             _taken_back(tool, effect, book)
 
@@ -128,9 +130,15 @@ class Hands:
 
     def redo(self, effect: Effect, book: Book) -> bytes:
         tool = registry.tool(f"{effect.tool}@{effect.version}")
+        _in_time(book, effect)
         with _keyed(effect.key):
             value = _finished(tool.raw(**book.load(effect.args)))
         return canonical.encode(value)
+
+    def facts(self, effect: Effect, book: Book) -> dict[str, Any]:
+        tool = registry.tool(f"{effect.tool}@{effect.version}")
+        look = tool.declared.facts
+        return {} if look is None else dict(look(**given(look, book.load(effect.args))))
 
 
 def probe(book: Book, effect: Effect) -> Effect | None:
@@ -209,18 +217,23 @@ def _begun_or_asked(session: Session, begin: Callable[[Answer | None], T]) -> T:
         try:
             return begin(Answer("undo", answer.by, undone))
         except EffectStands as stands:
-            if any(effect.owner != session.cell.thread for effect in stands.standing):
-                raise  # what another thread owns is that one's to take back
-            for effect in stands.standing:
-                undo_one(session.book, effect)
-                undone.append(effect.number)
+            undoing.undo_first(session, stands.standing, Hands())
+            undone += [effect.number for effect in stands.standing]
 
 
 def _on_time(book: Book, effect: Effect) -> None:
     """The process may have been stopped since the intent, and somebody have decided meanwhile."""
+    try:
+        _in_time(book, effect)
+    except NotDone as over:
+        raise _failed(book, effect, over) from None
+
+
+def _in_time(book: Book, effect: Effect) -> None:
     if book.clock() > effect.deadline_us:
-        what = f"#{effect.number} ({effect.shown}) was not called: its deadline has passed since the intent"
-        raise _failed(book, effect, NotDone(what))
+        raise NotDone(
+            f"#{effect.number} ({effect.shown}) was not called: its deadline has passed since the intent"
+        )
 
 
 def _run(

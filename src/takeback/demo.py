@@ -1,7 +1,7 @@
-"""The demo: six turns of a travel agent, the sixth of which goes wrong and is taken back.
+"""The demo: six turns of a travel agent, which books, pays and writes, goes wrong, and is taken back.
 
 It tells a person what happens, and runs the real commands on a store of its own; what they print is
-what the library returned.
+what the library returned. The hotel, the bank and the post office are in `demo_world`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from takeback import demo_world as world
+
 if TYPE_CHECKING:
     from takeback import Repo
     from takeback.cli.output import Output
 
-THREAD, FORK = "travel/42", "travel/42-train"
+THREAD, FORK = "travel/42", "travel/42-june"
 _BEGINNING: dict[str, Any] = {"destination": None, "dates": None, "bookings": [], "notes": []}
 _PAUSE = 0.9
+_APP = "--app takeback.demo_world"
 
 
 class Turn(NamedTuple):
@@ -33,65 +36,95 @@ class Turn(NamedTuple):
     act: Callable[[dict[str, Any]], Any]
 
 
+def _book(state: dict[str, Any]) -> None:
+    state["bookings"].append({"hotel": "Hudson Inn"} | world.book_hotel("Hudson Inn", 7))
+
+
+def _pay(state: dict[str, Any]) -> None:
+    state["bookings"][0] |= world.pay("Hudson Inn", 69_000)
+
+
+def _tell(state: dict[str, Any]) -> None:
+    world.send_mail("ann@example.com", "Your week in New York")
+    state["notes"].append("told Ann")
+
+
 TURNS = (
     Turn("plan", "a week in New York", lambda s: s.update(destination="New York")),
     Turn("dates", "in May, please", lambda s: s.update(dates=["2026-05-04", "2026-05-11"])),
-    Turn("flight", "the morning one", lambda s: s["bookings"].append({"flight": "XY 101", "eur": 480})),
-    Turn("hotel", "near the park", lambda s: s["bookings"].append({"hotel": "Hudson Inn", "eur": 690})),
-    Turn("taxi", "from the airport", lambda s: s["bookings"].append({"taxi": "JFK", "eur": 75})),
+    Turn("hotel", "near the park", _book),
+    Turn("pay", "by card", _pay),
+    Turn("tell", "send it to Ann", _tell),
     Turn("tidy up", "cancel everything", lambda s: s.update(destination=None, dates=None, bookings=[])),
 )
 
 
 class Scene(NamedTuple):
-    """A heading, what is to be seen, and the commands that show it."""
+    """A heading, what is to be seen, the commands that show it, and what is asked of the world after them."""
 
     heading: str
     says: str
     commands: tuple[str, ...]
+    asks: str = ""
 
 
 SCENES = (
-    Scene("The log has it", "Every turn is one version: why, by whom, and what it changed.", ("log",)),
-    Scene("The diff explains it", "Turn six emptied the trip. What it changed:", ("diff 5 6",)),
     Scene(
-        "The plan previews it", "What would going back do? Nothing is written yet.", ("rollback 5 --plan",)
+        "The log has it",
+        "Every turn is one version: why, by whom, what it changed; ◆ is in the world.",
+        ("log",),
+    ),
+    Scene(
+        "The diff explains it",
+        "Turn six emptied the trip. The hotel is still booked, and paid:",
+        ("diff 5 6", "effects"),
     ),
     Scene(
         "The rollback restores turn five",
-        "It adds a version and deletes none: turn six stays to be looked at.",
-        ("rollback 5 --yes -m 'they meant the taxi'",),
+        "Turn five knows of the booking and the payment: nothing is undone in the world.",
+        ("rollback 5 --yes -m 'nobody said that'",),
+    ),
+    Scene(
+        "The plan previews what it does to the world",
+        "They do not go in May. What would going back to turn two do? Nothing is done yet.",
+        (f"rollback 2 --plan {_APP}",),
+    ),
+    Scene(
+        "It does exactly that",
+        "What can be undone is; that the e-mail stays has to be acknowledged.",
+        (f"rollback 2 --yes --acknowledge 3 -m 'not in May' {_APP}",),
+        "Asked themselves, the hotel, the bank and the post office say:",
     ),
     Scene(
         "Undo and redo walk back and forth",
-        "A rollback can be taken back too, and brought again.",
-        ("undo", "redo"),
+        "A rollback can be taken back too. What is not paid again by itself is named.",
+        ("undo", "redo --yes --acknowledge 3"),
     ),
     Scene(
         "A fork tries another way",
-        "A train instead of the taxi, on a line of its own, while the trip goes on.",
+        "June instead, on a line of its own, which may not touch the world.",
         (
             f"fork --name {FORK}",
-            f"""commit --thread {FORK} --set '/bookings/2={{"train": "JFK", "eur": 16}}' -m 'a train'""",
+            f"""commit --thread {FORK} --set 'dates=["2026-06-01", "2026-06-08"]' -m 'in June'""",
             """commit --append 'notes="window seat"' -m 'they called'""",
         ),
     ),
     Scene(
         "The merge brings both together",
         "Had both changed one thing in two ways, it would be named, and nothing done.",
-        (f"merge {FORK} -m 'by train'",),
+        (f"merge {FORK} -m 'June it is'",),
     ),
     Scene(
         "Nothing was lost",
         "● counts, ○ was taken back. All of it is recomputed from the stored bytes by verify.",
-        ("log --graph", "state --path bookings", "verify --all"),
+        ("log --graph", "verify --all"),
     ),
 )
 
 _NEXT = (
-    ("show 6", "what turn six did, and why"),
+    ("effects", "what became of the booking, the payment, the e-mail"),
     ("undo", "take the merge back"),
-    ("log --graph", "and see where that leads"),
+    (f"rollback 5 --redo-effects 1,2 {_APP}", "to turn five after all: books and pays again, if you say so"),
 )
 
 
@@ -99,7 +132,8 @@ def run(out: Output, *, keep: str | None = None, fast: bool = False) -> int:
     """Play the whole of it; the exit code is that of the first command that fails."""
     place = _place(keep)
     stage = _Stage(out, place, pauses=out.terminal and not fast)
-    stage.say("takeback", "An agent plans a trip. Its sixth turn goes wrong, and is taken back.")
+    world.BOOKS.clear()
+    stage.say("takeback", "An agent plans, books and pays a trip. Its sixth turn goes wrong.")
     _play_turns(stage)
     stage.show("")
     stage.show(f"export TAKEBACK_DB={shlex.quote(place)} TAKEBACK_THREAD={THREAD}  # for what follows")
@@ -109,6 +143,10 @@ def run(out: Output, *, keep: str | None = None, fast: bool = False) -> int:
             for command in scene.commands:
                 if code := stage.command(command):
                     return code
+            if scene.asks:
+                stage.remark(scene.asks)
+                for entry in world.BOOKS:
+                    stage.show(entry)
     stage.end()
     return 0
 
@@ -129,6 +167,13 @@ class _Stage:
         self.out.line()
         self.out.line((f"── {heading} ".ljust(72, "─"), "bold yellow"))
         self.out.line((text, "italic"))
+
+    def remark(self, text: str) -> None:
+        """A sentence in the middle of a scene."""
+        self.told[-1]["shows"].append({"line": text})
+        if not self.out.json:
+            self.out.line()
+            self.out.line((text, "italic"))
 
     def show(self, line: str) -> None:
         self.told[-1]["shows"].append({"line": line})
@@ -168,7 +213,7 @@ def _play_turns(stage: _Stage) -> None:
         "Six turns", "Each is a step: a copy of the state to work on, one durable version when it ends."
     )
     stage.show(f"trip = takeback.open({os.path.basename(stage.place)!r}).thread({THREAD!r}, initial={{…}})")
-    stage.show("with trip.step(label, reason=…) as s:  # … and the agent changes s.state")
+    stage.show("with trip.step(label, reason=…) as s:  # … and the agent changes s.state, and calls tools")
     with takeback.open(stage.place, actor="travel-agent") as repo:
         for line in _played(repo):
             stage.show(line)

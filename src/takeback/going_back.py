@@ -10,11 +10,13 @@ from takeback.engine import applying, forgetting, history, plans, rollback, stan
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
+from takeback.engine.context import pointer
+from takeback.engine.files import Side, Wanted, as_paths
 from takeback.engine.plans import Wish
 from takeback.engine.rollback import Move
-from takeback.errors import BadRequest, PlanRequired, PlanStale
+from takeback.errors import BadRequest, PlanPaused, PlanRequired, PlanStale
 from takeback.errors.base import naming
-from takeback.handle import Handle
+from takeback.filing import Filing
 from takeback.model.records import Checkpoint
 from takeback.plan import Meta, Plan, Receipt
 from takeback.step import refuse_open
@@ -27,7 +29,7 @@ S = TypeVar("S")
 _SCOPES = frozenset({"state", "effects", "files", "memory"})
 
 
-class GoingBack(Handle[S]):
+class GoingBack(Filing[S]):
     """The verbs that take back, and bring again."""
 
     def plan_rollback(
@@ -39,27 +41,39 @@ class GoingBack(Handle[S]):
         keep: Sequence[int] = (),
         take_shared: Sequence[int] = (),
         orphans: bool = False,
+        ours: Side = False,
+        theirs: Side = False,
     ) -> Plan:
         """What going back to a checkpoint will do; reads only.
 
         `scope` leaves something as it is: any of state, effects, files, memory. By number, `redo` does again
         what was undone, `keep` leaves standing what could be undone, and `take_shared` takes back what a fork
         relies on; `orphans` takes back what no step claimed.
+
+        Files that others changed stay as they are: those that the agent changed too are conflicts. `ours`
+        takes what the checkpoint holds, `theirs` what others left, for all paths or for some.
         """
         scope = _scope(scope)
         wish = Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep], "memory" in scope)
-        return self._plan(self._to(ref, scope), wish=wish)
+        return self._plan(self._to(ref, scope), wish=wish, files=_wanted(scope, ours, theirs))
 
     def plan_undo(
-        self, bookmark: str | None = None, *, redo: Sequence[int] = (), keep: Sequence[int] = ()
+        self,
+        bookmark: str | None = None,
+        *,
+        redo: Sequence[int] = (),
+        keep: Sequence[int] = (),
+        ours: Side = False,
+        theirs: Side = False,
     ) -> Plan:
         """What taking back the last operation (or going to a bookmark) will do."""
-        wish = Wish(redo=[*redo], keep=[*keep])
-        return self._plan(rollback.back(self._ctx, self._need(), bookmark), wish=wish)
+        wish, files = Wish(redo=[*redo], keep=[*keep]), _wanted(_SCOPES, ours, theirs)
+        return self._plan(rollback.back(self._ctx, self._need(), bookmark), wish=wish, files=files)
 
-    def plan_redo(self, *, redo: Sequence[int] = ()) -> Plan:
+    def plan_redo(self, *, redo: Sequence[int] = (), ours: Side = False, theirs: Side = False) -> Plan:
         """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""
-        return self._plan(rollback.forth(self._ctx, self._need()), wish=Wish(redo=[*redo]))
+        move, files = rollback.forth(self._ctx, self._need()), _wanted(_SCOPES, ours, theirs)
+        return self._plan(move, wish=Wish(redo=[*redo]), files=files)
 
     def plan_revert(self, ref: Any) -> Plan:
         """What taking back one version alone will do."""
@@ -75,14 +89,17 @@ class GoingBack(Handle[S]):
         actor: str | None = None,
         meta: Meta = None,
         scope: Collection[str] | None = None,
+        ours: Side = False,
+        theirs: Side = False,
     ) -> Receipt:
-        """Go back to a checkpoint: a new version that holds its state. Nothing is deleted.
+        """Go back to a checkpoint: a new version that holds its state and files. Nothing is deleted.
 
-        Where it would undo effects, or leave some standing, `PlanRequired` carries the plan.
+        Where it would undo effects, leave some standing, or find files that the agent and others have both
+        changed, `PlanRequired` carries the plan.
         """
         scope = _scope(scope)
-        wish = Wish("effects" in scope, memory="memory" in scope)
-        return self._at_once(self._to(ref, scope), wish, said(reason, actor, meta))
+        files, wish = _wanted(scope, ours, theirs), Wish("effects" in scope, memory="memory" in scope)
+        return self._at_once(self._to(ref, scope), wish, said(reason, actor, meta), files)
 
     def undo(
         self,
@@ -91,14 +108,25 @@ class GoingBack(Handle[S]):
         reason: str | None = None,
         actor: str | None = None,
         meta: Meta = None,
+        ours: Side = False,
+        theirs: Side = False,
     ) -> Receipt:
         """One operation back per call, or exactly to a bookmark."""
-        move = rollback.back(self._ctx, self._need(), bookmark)
-        return self._at_once(move, Wish(), said(reason, actor, meta))
+        move, files = rollback.back(self._ctx, self._need(), bookmark), _wanted(_SCOPES, ours, theirs)
+        return self._at_once(move, Wish(), said(reason, actor, meta), files)
 
-    def redo(self, *, reason: str | None = None, actor: str | None = None, meta: Meta = None) -> Receipt:
+    def redo(
+        self,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        meta: Meta = None,
+        ours: Side = False,
+        theirs: Side = False,
+    ) -> Receipt:
         """One undo back per call; a new operation ends the redo."""
-        return self._at_once(rollback.forth(self._ctx, self._need()), Wish(), said(reason, actor, meta))
+        move, files = rollback.forth(self._ctx, self._need()), _wanted(_SCOPES, ours, theirs)
+        return self._at_once(move, Wish(), said(reason, actor, meta), files)
 
     def revert(
         self, ref: Any, *, reason: str | None = None, actor: str | None = None, meta: Meta = None
@@ -124,14 +152,15 @@ class GoingBack(Handle[S]):
         target = history.target(self._ctx, tip, ref)
         return rollback.to_checkpoint(tip, target, state="state" in scope, files="files" in scope)
 
-    def _at_once(self, move: Move, wish: Wish, said: Said) -> Receipt:
+    def _at_once(self, move: Move, wish: Wish, said: Said, files: Wanted | None) -> Receipt:
         """Plan and apply in one. First by the ledger as it was last read here: if it moved since, applying
         says so, and then it is read."""
         with contextlib.suppress(PlanStale):
-            plan = self._plan(move, wish=wish, book=book_of(self._ctx, self._need().info.family))
+            book = book_of(self._ctx, self._need().info.family)
+            plan = self._plan(move, wish=wish, book=book, files=files)
             if plan.calm:
                 return self._apply(plan, move, said)
-        plan = self._plan(move, wish=wish)
+        plan = self._plan(move, wish=wish, files=files)
         if not plan.calm:
             raise PlanRequired(
                 f"this does more than restore: {plan}",
@@ -148,13 +177,21 @@ class GoingBack(Handle[S]):
         *,
         wish: Wish | None = None,
         book: Book | None = None,
+        files: Wanted | None = None,
+        own: bool = False,
     ) -> Plan:
         wish = wish or Wish()
         book = book or self._book()
         self._refuse_unknown(book, [*wish.take_shared, *wish.redo, *wish.keep])
         effects = plans.effects_of(self._ctx, book, self._need(), move, wish)
-        memory = forgetting.memory_of(self._ctx, book, self._need(), move, kept=not wish.memory)
-        return Plan(self, move, [rollback.state_part(self._ctx, move), effects, memory], clashes or [])
+        goal = move.target if wish.memory else move.head
+        memory = forgetting.memory_of(self._ctx, book, self._need(), move, pointer(goal))
+        parts: list[rollback.Part] = [rollback.state_part(self._ctx, move), effects, memory]
+        if files is not None and move.head.files:
+            from takeback import putting_back
+
+            parts += putting_back.part_of(self, move, files, own=own)
+        return Plan(self, move, parts, clashes or [])
 
     def _apply(
         self,
@@ -165,6 +202,7 @@ class GoingBack(Handle[S]):
         wait: float | None = None,
     ) -> Receipt:
         from takeback.calling import Hands
+        from takeback.recovery import PendingPlan
 
         refuse_open(self, f"a {move.kind}")
         tip = self._need()
@@ -175,8 +213,18 @@ class GoingBack(Handle[S]):
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
         job = applying.Job(self._ctx, book, tip, move, plan.effects, said, plan.memory)
-        self._tip, bookmark = applying.run(job, Hands(), acknowledge=acknowledge, wait=wait)
-        return Receipt(self, plan, self._tip.head, bookmark)
+        hands = Hands()
+        if plan.files is not None:
+            from takeback import putting_back
+
+            applying.ready(job, hands, acknowledge, wait)  # before the present is recorded for it
+            job = putting_back.with_files(self, job, plan.files)
+        try:
+            self._tip, bookmark = applying.run(job, hands, acknowledge=acknowledge, wait=wait)
+        except PlanPaused as paused:
+            paused.plan = PendingPlan(self._ctx, book, paused.plan)
+            raise
+        return Receipt(self, plan, self._tip.head, bookmark, hands.kept_paths)
 
     def _refuse_unknown(self, book: Book, numbers: Collection[int]) -> None:
         """A number that no effect has is a mistake, not a wish to be passed over."""
@@ -187,7 +235,7 @@ class GoingBack(Handle[S]):
     def _take_step_back(self, error: BaseException) -> None:
         """A step that failed takes its own effects back; what cannot be is said with the error."""
         self.refresh()
-        plan = self.plan_rollback("head")
+        plan = self._plan(self._to("head", _SCOPES), wish=Wish(), files=Wanted(), own=True)
         try:
             plan.apply(f"the step failed: {type(error).__name__}", acknowledge=True)
         except Exception as refused:  # the step's own error is the one to see; this one goes with it
@@ -211,3 +259,9 @@ def _scope(given: Collection[str] | None) -> frozenset[str]:
             f"scope={given!r} is not of {', '.join(sorted(_SCOPES))}", hint="Leave it out to take all back"
         )
     return found
+
+
+def _wanted(scope: Collection[str], ours: Side, theirs: Side) -> Wanted | None:
+    if "files" not in scope:
+        return None
+    return Wanted(as_paths(ours), as_paths(theirs))

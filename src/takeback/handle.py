@@ -10,7 +10,7 @@ from takeback.engine.book import Book, book_of
 from takeback.engine.commit import Identity
 from takeback.engine.context import Context, Tip, needed
 from takeback.engine.diff import Diff
-from takeback.errors import BadRequest, CorruptObject, ReadOnlyState
+from takeback.errors import BadRequest, CorruptObject, ReadOnlyState, UnknownCheckpoint
 from takeback.model import frozen, paths
 from takeback.model.paths import PathLike
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
@@ -147,8 +147,20 @@ class Handle(Generic[S]):
         """The ledger of the thread's family, as it is now."""
         return book_of(self._ctx, self._need().info.family).refresh()
 
-    def _state_before(self, version: int) -> Any:
+    def _recorded_at(self, uid: bytes, version: int) -> Checkpoint:
+        """A checkpoint of this thread, or of the one that it came from."""
+        tip = self._need()
+        if uid == tip.info.uid:
+            return history.at_version(self._ctx, tip, version)
+        found = self._ctx.storage.checkpoint(self._ctx.tenant, uid, version)
+        if found is None:
+            raise UnknownCheckpoint(
+                f"version {version} of the thread that this one came from is gone", thread=self.name
+            )
+        return found
+
+    def _state_before(self, uid: bytes, version: int) -> Any:
         """A step's base, to be worked on: what a step that is gone through again begins with."""
-        checkpoint = history.at_version(self._ctx, self._need(), version)
+        checkpoint = self._recorded_at(uid, version)
         state = self._ctx.state(checkpoint)
         return state if self._model is None else load(self._model, state, checkpoint)

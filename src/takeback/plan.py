@@ -9,10 +9,11 @@ from blake3 import blake3
 
 from takeback.engine.forgetting import MemoryPart
 from takeback.engine.merge3 import MergeClash
-from takeback.engine.plans import EffectsPart
+from takeback.engine.plans import EffectsPart, waits
 from takeback.model.ids import shown
 
 if TYPE_CHECKING:
+    from takeback.engine.file_words import FilesPart
     from takeback.engine.rollback import Move, Part
     from takeback.going_back import GoingBack
     from takeback.model.ids import Bookmark
@@ -59,7 +60,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """Of what the plan saw."""
-        seen = self._move.digest.encode() + self.effects.digest + self.memory.digest
+        files = b"" if self.files is None else self.files.digest
+        seen = self._move.digest.encode() + self.effects.digest + self.memory.digest + files
         return shown(blake3(seen).digest())
 
     @property
@@ -71,6 +73,13 @@ class Plan:
     def memory(self) -> MemoryPart:
         """What it does to memory: which items will show other versions."""
         return next(part for part in self.parts if isinstance(part, MemoryPart))
+
+    @property
+    def files(self) -> FilesPart | None:
+        """What it does to the files of attached workspaces; None where it does nothing about files."""
+        from takeback.engine.file_words import FilesPart
+
+        return next((part for part in self.parts if isinstance(part, FilesPart)), None)
 
     @property
     def waits(self) -> dict[str, int]:
@@ -87,7 +96,7 @@ class Plan:
     @property
     def calm(self) -> bool:
         """Whether it only restores: nothing is undone in the world, and nothing has to be said before."""
-        return self.effects.calm
+        return self.effects.calm and (self.files is None or self.files.calm)
 
     def apply(
         self,
@@ -109,9 +118,12 @@ class Plan:
 
     def lines(self, limit: int | None = None) -> list[str]:
         """What each part does, a line a change."""
-        said = [line for part in self.parts for line in part.lines(limit)]
-        said += [f"{count} wait for a worker with {name}" for name, count in self.waits.items()]
-        return said + [f"conflict at {clash}" for clash in self.conflicts]
+        return [line for part in self.parts for line in part.lines(limit)] + self.obstacles
+
+    @property
+    def obstacles(self) -> list[str]:
+        """Why it cannot be applied here as it is, in words: what waits for a worker, and conflicts."""
+        return waits(self.waits) + [f"conflict at {clash}" for clash in self.conflicts]
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -140,13 +152,26 @@ class Receipt:
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""
 
     def __init__(
-        self, thread: GoingBack[Any], plan: Plan, checkpoint: Checkpoint, bookmark: Bookmark
+        self,
+        thread: GoingBack[Any],
+        plan: Plan,
+        checkpoint: Checkpoint,
+        bookmark: Bookmark,
+        kept: Mapping[str, str] | None = None,
     ) -> None:
         self._thread = thread
         self.checkpoint = checkpoint
         self.bookmark = bookmark
         self.standing: list[str] = [f"#{e.number} ({e.shown})" for e in plan.effects.standing]
+        self.kept: dict[str, str] = dict(kept or {})
+        """Files that were to be put back and stay, since somebody else changed them meanwhile: and why."""
         self._plan = plan
+
+    @property
+    def files(self) -> list[str]:
+        """Every file that was put back, removed or brought back."""
+        part = self._plan.files
+        return [] if part is None else [path for path in part.touched if path not in self.kept]
 
     @property
     def done(self) -> list[str]:
@@ -165,11 +190,14 @@ class Receipt:
             "bookmark": self.bookmark,
             "done": self.done,
             "standing": self.standing,
+            "files": self.files,
+            "kept": self.kept,
         }
 
     def __str__(self) -> str:
         made = f"version {self.checkpoint.version} ({self.checkpoint.kind})"
-        return " · ".join([made, *self.done, f"bookmark {self.bookmark}"])
+        kept = [f"{path} stays: it {why}" for path, why in self.kept.items()]
+        return " · ".join([made, *self.done, *kept, f"bookmark {self.bookmark}"])
 
     def __repr__(self) -> str:
         return f"<Receipt {self}>"

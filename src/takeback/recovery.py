@@ -11,7 +11,7 @@ from takeback.asking import Approval
 from takeback.calling import Hands, probe
 from takeback.engine import lines, owners
 from takeback.engine.applying import unfinished, waiting
-from takeback.engine.book import Book, Change, book_of
+from takeback.engine.book import Book, Change, book_of, lost
 from takeback.engine.commit import Said
 from takeback.engine.standing import numbered
 from takeback.errors import PlanStale
@@ -195,15 +195,15 @@ def _disown(book: Book) -> list[Effect]:
         for step in book.open_steps():
             if step.owner and not owners.holds(step.owner, step.lease_us, clock):
                 entries.append(msgspec.structs.replace(step, owner="", lease_us=0))
-                entries += [_lost(e) for e in book.of_step(step.id) if e.state == "begun"]
+                entries += book.in_flight(step)
+        seen = {entry.id for entry in entries}
+        for effect in book.alone():
+            if effect.id not in seen and not owners.holds(effect.executor, effect.deadline_us, clock):
+                entries.append(lost(effect))
         return Change(entries, answer=[e for e in entries if isinstance(e, Effect)])
 
-    lost: list[Effect] = book.change(decide)
-    return lost
-
-
-def _lost(effect: Effect) -> Effect:
-    return msgspec.structs.replace(effect, state="unknown", dirty=True)
+    gone: list[Effect] = book.change(decide)
+    return gone
 
 
 def _listed(ctx: Context, book: Book, found: Recovery) -> None:

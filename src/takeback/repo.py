@@ -300,6 +300,10 @@ class Repo:
 
     def close(self) -> None:
         """Let go of the store; a second call does nothing."""
+        if "directories" in self._ctx.held:
+            from takeback.attached import close_all
+
+            close_all(self._ctx)
         self._ctx.storage.close()
 
     def __enter__(self) -> Self:

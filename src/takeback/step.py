@@ -150,12 +150,13 @@ class Step(Generic[S]):
 
     def _begin(self) -> None:
         self._memory = None
-        self._base, self.state = self._thread._begin()
+        self._base, self.state = self._thread._begin(self.label)
         if self._base is None:
             return
         self._session = self._entered(self._base)
         if self._session.replays:
-            self.state = self._thread._state_before(self._session.cell.base)
+            cell = self._session.cell
+            self.state = self._thread._state_before(cell.thread, cell.base)
 
     def _entered(self, base: Tip) -> Session:
         run = self._thread._run
@@ -171,9 +172,10 @@ class Step(Generic[S]):
 
     def _close(self) -> None:
         if self._session is not None and self._session.replays:
-            closed = self._session.cell.closed
-            assert closed is not None
-            self.made = self._thread.at(closed).checkpoint
+            self._session.still_here()
+            cell = self._session.cell
+            assert cell.closed is not None
+            self.made = self._thread._recorded_at(cell.thread, cell.closed)
         else:
             said, memory = self._said, self._remembers()
             self.made = self._thread._finish(self._base, self.state, said, self._session, memory)
@@ -189,8 +191,11 @@ class Step(Generic[S]):
         if session is None:
             return
         steps.leave(session)
-        if self._on_error == "rollback" and session.stored:
+        files = self._base is not None and bool(self._base.head.files)
+        if self._on_error == "rollback" and (session.stored or files):
             self._thread._take_step_back(error)
+        elif files and not session.replays:
+            self._thread._capture_failed(self.label, error)
 
 
 class Deciding:

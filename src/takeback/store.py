@@ -15,6 +15,7 @@ from takeback.engine.finding import Embed
 from takeback.engine.items import Expected, Name, Version, Write
 from takeback.engine.verify import Problem, memory_problems
 from takeback.errors import BadRequest
+from takeback.errors.base import naming
 from takeback.model.items import Namespace, NamespaceLike, check_key, checked, joined, namespace, split
 from takeback.model.records import instant
 from takeback.step import Step, open_steps
@@ -218,8 +219,9 @@ class Store:
         if step is None:
             items.publish(self._ctx, writes)
             return
-        for write in writes:
-            step._remembers().add(write)
+        with naming(step.thread.name):
+            for write in writes:
+                step._remembers().add(write)
 
     def _steps(self) -> list[Step[Any]]:
         """The steps that are open here on this store, the innermost last."""

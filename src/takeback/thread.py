@@ -17,7 +17,7 @@ from takeback.engine.patch import edits, json_patch, merge_patch
 from takeback.engine.retention import Pruning
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
-from takeback.errors import BadRequest, Conflict, ThreadExists, UnknownThread
+from takeback.errors import BadRequest, Conflict, StepLost, ThreadExists, UnknownThread
 from takeback.errors.base import naming
 from takeback.going_back import GoingBack
 from takeback.going_back import said as _said
@@ -31,6 +31,7 @@ from takeback.step import Step, refuse_open
 from takeback.typed import load
 
 if TYPE_CHECKING:
+    from takeback.attached import Seen
     from takeback.engine.steps import Session
 
 S = TypeVar("S")
@@ -58,7 +59,7 @@ class Thread(GoingBack[S], Acting[S]):
         def make(tip: Tip | None) -> Draft:
             return commits.draft_state(self._ctx, tip, state, "commit", said)
 
-        return self._publish(make, on_conflict, expect, state=lambda: state)
+        return self._publish(make, on_conflict, expect, state=lambda: state, files=True)
 
     def patch(
         self,
@@ -273,13 +274,15 @@ class Thread(GoingBack[S], Acting[S]):
 
     # --- inside
 
-    def _begin(self) -> tuple[Tip | None, Any]:
-        """A step's base and its working state."""
+    def _begin(self, label: str) -> tuple[Tip | None, Any]:
+        """A step's base and its working state. What others did to its files is recorded first."""
         if self._tip is None:
             self.refresh()
         tip = self._tip
         if tip is None:
             return None, self._fresh()
+        if tip.head.files and not self._resumes(label):
+            tip = self._capture_foreign()
         state = self._ctx.state(tip.head)
         return tip, state if self._model is None else load(self._model, state, tip.head)
 
@@ -295,31 +298,60 @@ class Thread(GoingBack[S], Acting[S]):
                 self._tip = commits.create(self._ctx, self._identity, draft)
         return self.refresh()._need() if self._tip is None else self._tip
 
+    def _resumes(self, label: str) -> bool:
+        """Whether a step of this label is open, or a run replays: then files are not somebody else's."""
+        if self._run is not None:
+            return True
+        tip = self._need()
+        return self._book().open_step(tip.info.uid, tip.head.line, None, label) is not None
+
     def _finish(
         self, base: Tip | None, state: Any, said: Said, session: Session | None, memory: Buffer
     ) -> Checkpoint | None:
         """The end of a step: nothing when nothing changed, else a version, merged with what others did."""
         if memory and base is None:
             base = self._born()
+        with self._looked() as seen:
+            made = self._finished(base, state, said, session, seen, memory)
+            if seen is not None:
+                seen.settle()
+            return made
+
+    def _finished(
+        self,
+        base: Tip | None,
+        state: Any,
+        said: Said,
+        session: Session | None,
+        seen: Seen | None,
+        memory: Buffer,
+    ) -> Checkpoint | None:
+        def dress(tip: Tip | None, draft: Draft) -> Draft:
+            return draft if seen is None else seen.on(tip, draft)
+
         if session is not None and session.recorded:
             self._tip = needed(base, self.name)
             try:
-                self._tip = steps.close(session, self._tip, state, said, memory)
+                self._tip = steps.close(session, self._tip, state, said, memory, dress)
             except BadRequest as error:
                 raise error.placed(self.name, self._tip.head.version) from None
             return self._tip.head
 
         def make(tip: Tip | None) -> Draft:
-            return steps.covering(commits.draft_state(self._ctx, tip, state, "step", said), [], memory)
+            draft = dress(tip, commits.draft_state(self._ctx, tip, state, "step", said))
+            return steps.covering(draft, [], memory)
 
         try:
             same = equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root
         except BadRequest as error:
             raise error.placed(self.name, None if base is None else base.head.version) from None
-        if same and not memory:
+        if same and not memory and not (seen is not None and seen.changed):
             return None
         self._tip = base
-        return self._published(make, "merge", base, lambda: state, memory)
+        try:
+            return self._published(make, "merge", base, lambda: state, memory, one_line=base is not None)
+        except StepLost as lost:
+            raise lost.placed(self.name) from None
 
     def _patched(self, change: Callable[[Any], Any], said: Said, expect: Any) -> Checkpoint:
         def make(tip: Tip | None) -> Draft:
@@ -345,10 +377,13 @@ class Thread(GoingBack[S], Acting[S]):
         on_conflict: OnConflict,
         expect: Any,
         state: Callable[[], Any] | None = None,
+        files: bool = False,
     ) -> Checkpoint:
         refuse_open(self, "a commit")
         if on_conflict not in ("raise", "merge"):
             raise BadRequest(f"on_conflict={on_conflict!r} is neither 'raise' nor 'merge'", thread=self.name)
+        if files:
+            return self._published_with_files(make, on_conflict, expect, state)
         tip = self._expected(expect) if expect is not None else self._tip
         return self._published(make, on_conflict, tip, state)
 
@@ -359,12 +394,14 @@ class Thread(GoingBack[S], Acting[S]):
         tip: Tip | None,
         state: Callable[[], Any] | None = None,
         memory: Buffer | None = None,
+        *,
+        one_line: bool = False,
     ) -> Checkpoint:
         try:
             if tip is None:
                 self._tip = self._created(make)
             else:
-                self._tip = self._joined(tip, make, on_conflict, state, memory)
+                self._tip = self._joined(tip, make, on_conflict, state, memory, one_line=one_line)
         except BadRequest as error:
             raise error.placed(self.name, None if tip is None else tip.head.version) from None
         return self._tip.head
@@ -376,14 +413,31 @@ class Thread(GoingBack[S], Acting[S]):
         on_conflict: str,
         state: Callable[[], Any] | None,
         memory: Buffer | None,
+        *,
+        one_line: bool,
     ) -> Tip:
+        publish = commits.publish_or_merge
         if not memory:
-            return commits.publish_or_merge(self._ctx, tip, make, on_conflict, state)
+            return publish(self._ctx, tip, make, on_conflict, state, one_line=one_line)
         while True:
             with contextlib.suppress(ItemStale), naming(self.name):
-                return commits.publish_or_merge(self._ctx, tip, make, on_conflict, state, memory.rows)
+                return publish(self._ctx, tip, make, on_conflict, state, memory.rows, one_line=one_line)
             with naming(self.name):
                 memory.again()
+
+    def _published_with_files(
+        self,
+        make: Callable[[Tip | None], Draft],
+        on_conflict: OnConflict,
+        expect: Any,
+        state: Callable[[], Any] | None,
+    ) -> Checkpoint:
+        with self._looked() as seen:
+            if seen is None:
+                return self._publish(make, on_conflict, expect, state)
+            made = self._publish(lambda tip: seen.on(tip, make(tip)), on_conflict, expect, state)
+            seen.settle()
+            return made
 
     def _created(self, make: Callable[[Tip | None], Draft]) -> Tip:
         try:

@@ -164,11 +164,13 @@ class Registry:
         self._undos: dict[str, Tool[..., Any]] = {}
 
     def add(self, tool: Tool[..., Any]) -> None:
+        """A tool, and its undo; one of the same name and version takes the place of the old one."""
         self._tools[tool.handler] = tool
         if tool.declared.undo_name:
             self._undos[tool.declared.undo_name] = tool
 
     def has(self, handler: str) -> bool:
+        """Whether this process has a tool, or an undo, of this name: `charge@1`, `refund@1`."""
         return handler in self._undos or handler in self._tools
 
     def undoing(self, handler: str) -> Tool[..., Any]:
@@ -176,6 +178,7 @@ class Registry:
         return _found(self._undos, handler)
 
     def tool(self, handler: str) -> Tool[..., Any]:
+        """The tool of this name."""
         return _found(self._tools, handler)
 
     def listed(self) -> list[dict[str, Any]]:
@@ -218,6 +221,17 @@ def tool(preset: Any = None, /, **said: Any) -> Any:
     """Declare a function as a tool: `@tool`, `@tool("idempotent")`, `@tool(undo=refund, target="{account}")`.
 
     Presets: pure · idempotent · compensable · transactional · local · irreversible (what is not declared).
+
+    `undo` is called with those of the call's arguments that it names, and `result`; `undo_safe=False`
+    says that it must not be called twice. Or `read` and `write` of a setting: what stood there is written
+    again, with `value=`, if what stands now is what the call left. `probe` asks the provider what became
+    of a call: True, False, the result, or None. `describe` words the call for people, `target` says what
+    it is about; both may name arguments, `{cents:money}` as an amount. `repeat` is free, keyed or once;
+    `key_ttl`, in seconds, is for how long the provider honours `takeback.effect_key()`. After `timeout`
+    seconds the outcome is unknown. `requires_approval` (or a function of the arguments) asks a person,
+    who is shown `facts`; if they are others when the call is made, the yes is void. `cost` names the
+    argument that counts against the budget `money`, or is {budget: argument}. `owner` is for lists;
+    `version` is part of the handler's name.
     """
     if callable(preset):
         return declare(preset, None)

@@ -21,9 +21,11 @@ from takeback.model.records import Checkpoint, ThreadInfo
 from takeback.repo import Repo
 from takeback.storage import connect
 from takeback.storage.base import Storage
+from takeback.storage.postgres import PostgresStorage
 from takeback.storage.sqlite import SqliteStorage
 from takeback.storage.wrappers import Wrapper
 from takeback.testing.faults import Child, Kill
+from takeback.testing.postgres import fresh_url
 
 # --- the checker
 
@@ -106,7 +108,8 @@ def test_the_checker_rejects_a_register_that_forgets() -> None:
 # --- processes
 
 
-Opens = Callable[[Path], Repo]
+Opens = Callable[[str], Repo]
+Makes = Callable[[int], str]  # where the store of a round may be made
 
 
 def record(child: Child, repo: Repo, seed: int, turns: int) -> None:
@@ -133,14 +136,14 @@ def record(child: Child, repo: Repo, seed: int, turns: int) -> None:
             child.say(["read", called, time.monotonic_ns(), thread.head.id])
 
 
-def history_of(path: Path, opens: Opens, *, seed: int, killed: bool) -> list[Operation]:
+def history_of(path: str, opens: Opens, *, seed: int, killed: bool) -> list[Operation]:
     """What four processes saw, one of them perhaps killed on the way; and what is there in the end."""
 
     def work(child: Child, repo: Repo, number: int) -> None:
         if not (killed and number == 0):
             return record(child, repo, seed * 100 + number, 8)
         storage = repo._ctx.storage
-        assert isinstance(storage, SqliteStorage)
+        assert isinstance(storage, (SqliteStorage, PostgresStorage))
         storage.point = child.point
         with child.armed():
             return record(child, repo, seed * 100 + number, 1_000)
@@ -173,33 +176,42 @@ def operations(said: list[Any], ids: dict[str | None, str]) -> list[Operation]:
     return found
 
 
-def started(path: Path) -> str:
+def started(path: str) -> str:
     with takeback.open(path) as repo:
         return repo.thread("t", initial={"by": "nobody"}).head.id
 
 
 def explained_rounds(
-    tmp_path: Path, opens: Opens, *, rounds: int, seed: int, killed: bool = False
+    makes: Makes, opens: Opens, *, rounds: int, seed: int, killed: bool = False
 ) -> list[bool]:
     answers = []
     for number in range(rounds):
-        path = tmp_path / f"{number}.db"
+        path = makes(number)
         initial = started(path)
         history = history_of(path, opens, seed=seed + number, killed=killed)
         answers.append(explained(history, initial))
     return answers
 
 
+@pytest.fixture(params=["file", "postgres"])
+def makes(request: pytest.FixtureRequest, tmp_path: Path) -> Makes:
+    return makers(tmp_path)[request.param]
+
+
+def makers(folder: Path) -> dict[str, Makes]:
+    return {"file": lambda number: str(folder / f"{number}.db"), "postgres": lambda number: fresh_url()}
+
+
 @pytest.mark.parametrize("killed", [False, True])
-def test_the_head_is_one_register(tmp_path: Path, killed: bool) -> None:
-    assert all(explained_rounds(tmp_path, takeback.open, rounds=15, seed=1, killed=killed))
+def test_the_head_is_one_register(makes: Makes, killed: bool) -> None:
+    assert all(explained_rounds(makes, takeback.open, rounds=15, seed=1, killed=killed))
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("seed", range(1_000, 11_000, 1_000))
-def test_the_head_is_one_register_in_many_rounds(tmp_path: Path, killed: bool, seed: int) -> None:
-    assert all(explained_rounds(tmp_path, takeback.open, rounds=100, seed=seed, killed=killed))
+def test_the_head_is_one_register_in_many_rounds(makes: Makes, killed: bool, seed: int) -> None:
+    assert all(explained_rounds(makes, takeback.open, rounds=100, seed=seed, killed=killed))
 
 
 # --- stores that are broken on purpose
@@ -220,13 +232,13 @@ class Stale(Wrapper):
         return self.remembered
 
 
-def stale(path: Path) -> Repo:
-    return Repo(Stale(connect(os.fspath(path))))
+def stale(path: str) -> Repo:
+    return Repo(Stale(connect(path)))
 
 
-def unguarded(path: Path) -> Repo:
+def unguarded(path: str) -> Repo:
     """A head that moves wherever it was, over what another process wrote at the same version."""
-    storage = connect(os.fspath(path))
+    storage = connect(path)
     assert isinstance(storage, SqliteStorage)
     guard, anything = "AND head = ? AND head_digest = ?", "AND ? >= 0 AND ? IS NOT NULL"
     assert guard in storage._sql["move_head"]
@@ -237,7 +249,23 @@ def unguarded(path: Path) -> Repo:
     return Repo(storage)
 
 
-@pytest.mark.parametrize("opens", [stale, unguarded])
-def test_a_broken_store_is_found_out(tmp_path: Path, opens: Opens) -> None:
-    answers = explained_rounds(tmp_path, opens, rounds=12, seed=50)
+def unguarded_on_a_server(path: str) -> Repo:
+    """The same on PostgreSQL, where the row that was there before stays."""
+    storage = connect(path)
+    assert isinstance(storage, PostgresStorage)
+    guard, anything = "AND head_digest = %(previous)s", "AND %(previous)s::bytea IS NOT NULL"
+    commit = storage._sql["commit"]
+    assert guard in commit
+    assert "AND head = %(version)s - 1" in commit
+    commit = commit.replace(guard, anything).replace("AND head = %(version)s - 1", "")
+    storage._sql["commit"] = commit + " ON CONFLICT DO NOTHING RETURNING version"
+    return Repo(storage)
+
+
+@pytest.mark.parametrize(
+    ("where", "opens"),
+    [("file", stale), ("file", unguarded), ("postgres", stale), ("postgres", unguarded_on_a_server)],
+)
+def test_a_broken_store_is_found_out(tmp_path: Path, where: str, opens: Opens) -> None:
+    answers = explained_rounds(makers(tmp_path)[where], opens, rounds=12, seed=50)
     assert False in answers

@@ -1,5 +1,5 @@
-"""Many processes on one file: no commit is lost or doubled, names are given once, readers see one moment, and
-whoever dies or stops takes nobody along."""
+"""Many processes on one store: no commit is lost or doubled, names are given once, readers see one moment,
+and whoever dies or stops takes nobody along."""
 
 from __future__ import annotations
 
@@ -32,22 +32,40 @@ from takeback.errors import (
 )
 from takeback.repo import Repo
 from takeback.storage import sqlite_file
+from takeback.storage.postgres import PostgresStorage
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Child, Kill, Life, Running, in_child
+from takeback.testing.postgres import fresh_url
 
 WRITERS, EACH = 8, 250
 
 
-def at_once(path: Path, count: int, work: Callable[[Child, Repo, int], None]) -> list[Life]:
+@pytest.fixture(params=["file", "postgres"])
+def place(request: pytest.FixtureRequest, store_path: Path) -> str:
+    """Where a store may be made."""
+    return fresh_url() if request.param == "postgres" else os.fspath(store_path)
+
+
+def asked(repo: Repo, sql: str) -> list[tuple[Any, ...]]:
+    """What the database itself says."""
+    storage = repo._ctx.storage
+    if isinstance(storage, PostgresStorage):
+        return storage._connections.ask(storage._server.placed(sql), {})
+    assert isinstance(storage, SqliteStorage)
+    with storage._reading() as connection:
+        return connection.execute(sql.replace("takeback.", "")).fetchall()
+
+
+def at_once(path: str | Path, count: int, work: Callable[[Child, Repo, int], None]) -> list[Life]:
     return together(count, lambda: takeback.open(path), work)
 
 
-def made(path: Path, **initial: Any) -> None:
+def made(path: str | Path, **initial: Any) -> None:
     with takeback.open(path) as repo:
         repo.thread("t", initial=initial)
 
 
-def test_appends_of_many_processes_make_one_chain(store_path: Path) -> None:
+def test_appends_of_many_processes_make_one_chain(place: str) -> None:
     """Merged appends: none lost, none twice, each process's own in its order."""
 
     def work(child: Child, repo: Repo, number: int) -> None:
@@ -56,11 +74,11 @@ def test_appends_of_many_processes_make_one_chain(store_path: Path) -> None:
             checkpoint = thread.append("/items", [number, turn])
             child.say([checkpoint.version, number, turn])
 
-    made(store_path, items=[])
-    lives = at_once(store_path, WRITERS, work)
+    made(place, items=[])
+    lives = at_once(place, WRITERS, work)
     said = [tuple(what) for life in lives for what in life.said]
     assert len(said) == WRITERS * EACH
-    with takeback.open(store_path) as repo:
+    with takeback.open(place) as repo:
         thread = repo.thread("t")
         assert thread.version == WRITERS * EACH
         items = [tuple(item) for item in thread.state["items"]]
@@ -68,7 +86,7 @@ def test_appends_of_many_processes_make_one_chain(store_path: Path) -> None:
         sound(repo)
 
 
-def test_a_commit_is_refused_or_there_and_nothing_in_between(store_path: Path) -> None:
+def test_a_commit_is_refused_or_there_and_nothing_in_between(place: str) -> None:
     """`on_conflict="raise"`, tried again after each refusal: what was refused is nowhere."""
 
     def work(child: Child, repo: Repo, number: int) -> None:
@@ -87,13 +105,13 @@ def test_a_commit_is_refused_or_there_and_nothing_in_between(store_path: Path) -
                 child.say(["there", mark, checkpoint.version, checkpoint.id])
                 break
 
-    made(store_path)
-    said = [what for life in at_once(store_path, WRITERS, work) for what in life.said]
+    made(place)
+    said = [what for life in at_once(place, WRITERS, work) for what in life.said]
     there = {what[1]: what[2:] for what in said if what[0] == "there"}
     refused = {what[1] for what in said if what[0] == "refused"}
     assert len(there) == WRITERS * 40
     assert refused, "nobody was ever in anybody's way: this run shows nothing"
-    with takeback.open(store_path) as repo:
+    with takeback.open(place) as repo:
         rows = list(repo.thread("t").history(newest_first=False))[1:]
         assert {row.reason: [row.version, row.id] for row in rows} == there
         assert [row.version for row in rows] == list(range(1, len(there) + 1))
@@ -102,7 +120,7 @@ def test_a_commit_is_refused_or_there_and_nothing_in_between(store_path: Path) -
         sound(repo)
 
 
-def test_readers_see_one_moment(store_path: Path) -> None:
+def test_readers_see_one_moment(place: str) -> None:
     """While others write: each version's state is the one that its root names, heads never go back, and what
     is read in one snapshot fits together."""
 
@@ -127,13 +145,13 @@ def test_readers_see_one_moment(store_path: Path) -> None:
                 assert len(ctx.state(rows[-1])["items"]) == tip.info.head
             child.say(last)
 
-    made(store_path, items=[])
-    lives = at_once(store_path, 5, work)
+    made(place, items=[])
+    lives = at_once(place, 5, work)
     seen = {what for life in lives[3:] for what in life.said}
     assert len(seen) > 10, "the readers saw too little of the writing"
 
 
-def test_a_name_is_given_once(store_path: Path) -> None:
+def test_a_name_is_given_once(place: str) -> None:
     """Creating, forking to and deleting the same few names at once: at most one living thread of each, and
     every refusal says why."""
 
@@ -153,33 +171,30 @@ def test_a_name_is_given_once(store_path: Path) -> None:
             except (ThreadExists, Moved, Removed, NotFound):
                 child.say(["refused", name])
 
-    with takeback.open(store_path) as repo:
+    with takeback.open(place) as repo:
         repo.thread("source", initial={"a": 1})
-    counts = Counter(tuple(what) for life in at_once(store_path, 4, work) for what in life.said)
+    counts = Counter(tuple(what) for life in at_once(place, 4, work) for what in life.said)
     assert counts["refused", "n0"] > 0
-    with takeback.open(store_path) as repo:
+    with takeback.open(place) as repo:
         living = [info.name for info in repo.threads()]
         assert len(living) == len(set(living))
-        db = apsw.Connection(os.fspath(store_path))
         for name in ("n0", "n1", "n2"):
-            rows = db.execute("SELECT deleted IS NULL FROM threads WHERE name = ?", (name,)).fetchall()
+            rows = asked(repo, f"SELECT deleted IS NULL FROM takeback.threads WHERE name = '{name}'")
             assert len(rows) == counts["made", name]
             assert sum(row[0] for row in rows) == counts["made", name] - counts["deleted", name] <= 1
-        assert db.execute("SELECT count(*) FROM checkpoints").fetchone()[0] == sum(
-            info.head + 1 for info in repo.threads()
-        )
-        db.close()
+        ((count,),) = asked(repo, "SELECT count(*) FROM takeback.checkpoints")
+        assert count == sum(info.head + 1 for info in repo.threads())
         sound(repo)
 
 
-def test_a_late_writer_does_not_bring_a_thread_back(store_path: Path) -> None:
+def test_a_late_writer_does_not_bring_a_thread_back(place: str) -> None:
     """A name made again is another thread: handles of the first are refused, with every kind of write."""
-    made(store_path, items=[])
-    with takeback.open(store_path) as repo:
+    made(place, items=[])
+    with takeback.open(place) as repo:
         late = [repo.thread("t") for _ in range(4)]
 
         def again(child: Child) -> None:
-            with takeback.open(store_path) as other:
+            with takeback.open(place) as other:
                 other.thread("t").delete()
                 other.thread("t", initial={"items": ["new"]})
 
@@ -197,18 +212,18 @@ def test_a_late_writer_does_not_bring_a_thread_back(store_path: Path) -> None:
         assert repo.thread("t").labels == {}
 
 
-def test_a_thread_that_was_deleted_meanwhile_is_removed_not_corrupt(store_path: Path) -> None:
+def test_a_thread_that_was_deleted_meanwhile_is_removed_not_corrupt(place: str) -> None:
     """A reader that held on to a handle is told what happened."""
-    made(store_path, items=list(range(10)))
-    with takeback.open(store_path) as repo:
+    made(place, items=list(range(10)))
+    with takeback.open(place) as repo:
         thread = repo.thread("t")
         for number in range(20):
             thread.commit({"items": [incompressible(9_000, number)]})
-    with takeback.open(store_path) as repo:
+    with takeback.open(place) as repo:
         reader = repo.thread("t")
 
         def delete(child: Child) -> None:
-            with takeback.open(store_path) as other:
+            with takeback.open(place) as other:
                 other.thread("t").delete()
 
         in_child(delete)
@@ -247,16 +262,16 @@ def test_a_process_killed_inside_a_transaction_blocks_nobody(store_path: Path) -
             sound(repo)
 
 
-def holding(path: Path, inside: bool) -> Running:
+def holding(path: str | Path, inside: bool) -> Running:
     """A child that stops itself: in the middle of a transaction, or between two."""
 
     def work(child: Child) -> None:
         with takeback.open(path) as repo:
             thread = repo.thread("t")
             assert thread.state is not None
-            storage = repo._ctx.storage
-            assert isinstance(storage, SqliteStorage)
             if inside:
+                storage = repo._ctx.storage
+                assert isinstance(storage, SqliteStorage)
                 storage.point = lambda label: (
                     os.kill(os.getpid(), signal.SIGSTOP) if label == "commit" else None
                 )
@@ -272,10 +287,10 @@ def holding(path: Path, inside: bool) -> Running:
     return child
 
 
-def test_a_stopped_process_that_holds_nothing_blocks_nobody(store_path: Path) -> None:
-    made(store_path, n=0)
-    child = holding(store_path, inside=False)
-    with takeback.open(store_path) as repo:
+def test_a_stopped_process_that_holds_nothing_blocks_nobody(place: str) -> None:
+    made(place, n=0)
+    child = holding(place, inside=False)
+    with takeback.open(place) as repo:
         thread = repo.thread("t")
         for number in range(5):
             thread.commit({"n": number})
@@ -328,9 +343,9 @@ def shared_lock_is_free(path: Path) -> bool:
         return True
 
 
-def test_a_handle_is_not_carried_over_a_fork(store_path: Path) -> None:
-    made(store_path, n=0)
-    with takeback.open(store_path) as repo:
+def test_a_handle_is_not_carried_over_a_fork(place: str) -> None:
+    made(place, n=0)
+    with takeback.open(place) as repo:
         thread = repo.thread("t")
 
         def work(child: Child) -> None:
@@ -389,7 +404,7 @@ def test_making_a_store_waits_for_another_who_makes_it(store_path: Path) -> None
     child.wait()
 
 
-def test_threads_of_one_handle(store_path: Path) -> None:
+def test_threads_of_one_handle(place: str) -> None:
     """Eight threads commit, read and compress through one handle. In a child: what goes wrong may crash."""
 
     def work(child: Child) -> None:
@@ -407,7 +422,7 @@ def test_threads_of_one_handle(store_path: Path) -> None:
                 failures.append(error)
                 raise
 
-        with takeback.open(store_path) as repo:
+        with takeback.open(place) as repo:
             repo.thread("shared", initial={"items": []})
             workers = [threading.Thread(target=one, args=(repo, number)) for number in range(8)]
             for worker in workers:

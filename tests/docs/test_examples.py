@@ -9,8 +9,25 @@ import runpy
 
 import pytest
 
+from takeback.tools import registry
+
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "docs/quickstart.md", "docs/effects.md", "docs/frameworks.md", "docs/api.md"]
+PAGES = [
+    "README.md",
+    "docs/quickstart.md",
+    "docs/effects.md",
+    "docs/frameworks.md",
+    "docs/memory.md",
+    "docs/langgraph.md",
+    "docs/api.md",
+]
+
+
+@pytest.fixture(autouse=True)
+def tools_of_this_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is a program of its own: it declares its own `refund`."""
+    monkeypatch.setattr(registry, "_tools", {})
+    monkeypatch.setattr(registry, "_undos", {})
 
 
 def _blocks(page: str) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 import takeback
 from takeback import NotDone
+from takeback.testing.postgres import fresh_url
 from takeback.tools import registry
 
 if TYPE_CHECKING:
@@ -124,8 +125,10 @@ def do(world: World) -> Tools:
     return Tools(world)
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def url(request: pytest.FixtureRequest, store_path: str) -> str:
+    if request.param == "postgres":
+        return fresh_url()
     return ":memory:" if request.param == "memory" else store_path
 
 

@@ -202,6 +202,7 @@ def test_a_grandchild_that_comes_home_leaves_its_effects_to_whom_it_is_merged_in
     model = Model(World())
     model.fork("main", 0, "guard")
     model.fork("fork 1", 0, "guard")
+    model.commit("fork 2")
     model.enter("ada", "fork 2", "a", False)
     model.call("ada", "pay", "x", "stop")
     with pytest.raises(Refused, match="open_step"):

@@ -1,4 +1,5 @@
-"""The rules of effects as stories, one by one, told to the model: what the random programs meet by chance."""
+"""The rules of effects as stories, one by one, told to the model and to the real engine: what the random
+programs meet by chance."""
 
 from __future__ import annotations
 
@@ -7,22 +8,51 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from takeback.storage.memory import MemoryStorage
+from takeback.storage.sqlite import SqliteStorage
+from takeback.testing.effects.engine import Engine
 from takeback.testing.effects.model import Model
 from takeback.testing.effects.tools import APPROVAL_LIFE, KEY_MEMORY, LEASE, TIMEOUT
 from takeback.testing.effects.world import World
 
 if TYPE_CHECKING:
-    from takeback.testing.effects.subject import Answer, EffectSeen
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from takeback.testing.effects.subject import Answer, EffectSeen, Subject
+
+MAKE: list[Callable[..., Subject]] = []
+"""What the stories of this test are told to."""
+
+
+@pytest.fixture(autouse=True, params=["model", "memory", "sqlite"])
+def told_to(request: pytest.FixtureRequest, store_path: Path) -> Iterator[None]:
+    """Each story three times: to the rules, and to the engine on both storages."""
+    made: list[Subject] = []
+
+    def make(world: World, *, money: int = 1_000, attempts: int = 1_000) -> Subject:
+        if request.param == "model":
+            made.append(Model(world, money=money, attempts=attempts))
+        else:
+            on_file = request.param == "sqlite"
+            storage = SqliteStorage(str(store_path), durability="relaxed") if on_file else MemoryStorage()
+            made.append(Engine(storage, world, money, attempts))
+        return made[-1]
+
+    MAKE[:] = [make]
+    yield
+    for subject in made:
+        subject.end()
 
 
 class Story:
-    """A model with one worker, and a world whose calls go as `fates` say, then well."""
+    """A subject with one worker, and a world whose calls go as `fates` say, then well."""
 
     def __init__(self, *fates: str, **budget: int) -> None:
         self.world = World()
         self.fates = deque(fates)
         self.world.fate = lambda: self.fates.popleft() if self.fates else "ok"
-        self.model = Model(self.world, **budget)
+        self.model = MAKE[0](self.world, **budget)
         self.worker = "ada"
 
     def enter(self, label: str = "a", *, thread: str = "main", take_over: bool = False) -> Answer:
@@ -164,8 +194,8 @@ def test_undoing_first_lets_the_call_be_made_anew() -> None:
     story.step("pay")
     story.roll_back(0, scope="state")
     story.enter()
-    assert story.call("pay", "y", "undo") == ("undid", 1, "undone")
-    assert story.call("pay", "y") == ("called", 2, "done")
+    assert story.call("pay", "y", "undo") == ("called", 2, "done")
+    assert story.effect(2).decided
     assert (story.stands(1), story.stands(2)) == (0, 1)
 
 
@@ -178,8 +208,7 @@ def test_any_exception_but_not_done_is_unknown(fate: str) -> None:
     story.enter()
     assert story.call("pay") == ("called", 1, "unknown")
     assert story.close() == ("refused", "effect_unknown", 1)
-    story.dies()
-    story.enter(take_over=True)
+    story.enter()
     assert story.call("pay") == ("refused", "effect_unknown", 1)
 
 
@@ -321,17 +350,28 @@ def test_what_two_go_through_in_one_run_is_recorded_once() -> None:
     assert story.world.executed.total() == 1
 
 
-def test_a_step_that_failed_stays_open_for_its_effects_only() -> None:
+def test_a_step_that_failed_stays_open_for_what_is_recorded_of_it() -> None:
+    """Its effects; and what was asked in it, or the yes would be for a step that is gone."""
     story = Story()
     story.enter()
     assert story.model.leave(story.worker) == ("nothing",)
     story.enter()
-    asked(story)
-    assert story.model.leave(story.worker) == ("abandoned",)
-    assert story.enter() == ("new",)
-    story.call("pay")
+    number = asked(story)
+    assert story.model.leave(story.worker) == ("open",)
+    story.model.grant(number, by_asker=False)
+    assert story.enter() == ("resumed",)
+    assert story.call("order") == ("called", 1, "done")
     assert story.model.leave(story.worker) == ("open",)
     assert story.enter() == ("resumed",)
+
+
+def test_whoever_could_not_close_a_step_is_out_of_it() -> None:
+    story = Story("lost after")
+    story.enter()
+    story.call("pay")
+    assert story.close() == ("refused", "effect_unknown", 1)
+    assert story.call("pay") == ("refused", "no_step")
+    assert story.model.enter("bob", "main", "a", False) == ("resumed",)
 
 
 def test_commits_of_others_absorb_nothing() -> None:
@@ -561,7 +601,7 @@ def test_what_a_fork_relies_on_is_kept_unless_it_is_named() -> None:
     assert story.group(story.plan(0, thread="fork 1"), "foreign") == ()
 
 
-def test_a_merge_into_the_parent_passes_ownership_and_ends_the_fork() -> None:
+def test_a_merge_into_the_parent_passes_ownership_and_the_fork_acts_no_more() -> None:
     story = Story()
     story.model.fork("main", 0, "guard")
     story.enter(thread="fork 1")
@@ -570,7 +610,9 @@ def test_a_merge_into_the_parent_passes_ownership_and_ends_the_fork() -> None:
     assert story.effect(1).owner == "fork 1"
     assert story.model.merge("main", "fork 1") == ("merged", 1)
     assert story.effect(1).owner == "main"
-    assert story.enter(thread="fork 1") == ("refused", "merged")
+    story.enter(thread="fork 1")
+    assert story.call("pay") == ("refused", "merged")
+    assert story.close() == ("closed", 2)
     assert story.roll_back(0) == ("applied", 2)
     assert story.stands(1) == 0
 

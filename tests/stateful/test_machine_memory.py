@@ -324,8 +324,8 @@ def nothing_conflicts(patch):
     """A stale commit is made again on the new head instead of being refused."""
     original = commit.publish_or_merge
 
-    def pushing(ctx, tip, make, on_conflict, state):
-        return original(ctx, ctx.tip(tip.info.name) or tip, make, on_conflict, state)
+    def pushing(ctx, tip, make, on_conflict, state, **rest):
+        return original(ctx, ctx.tip(tip.info.name) or tip, make, on_conflict, state, **rest)
 
     patch.setattr(commit, "publish_or_merge", pushing)
 

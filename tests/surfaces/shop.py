@@ -125,8 +125,9 @@ class Shop:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """What is imported meanwhile is forgotten after it."""
-        path, tools, undos = list(sys.path), dict(registry._tools), dict(registry._undos)
+        """As in a process of its own: no tools before it, and nothing of what is imported after it."""
+        path, tools, undos = list(sys.path), registry._tools, registry._undos
+        registry._tools, registry._undos = {}, {}
         try:
             yield
         finally:

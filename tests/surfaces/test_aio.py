@@ -24,7 +24,7 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import aio
+from takeback import aio, files
 from takeback.errors import (
     BadState,
     ReadOnlyState,
@@ -59,12 +59,15 @@ async def numbers(tb: Any, name: str = "t") -> Any:
 
 
 def test_every_class_of_the_facade_has_a_counterpart() -> None:
-    homes = {f"takeback.{name}" for name in ("repo", "thread", "view", "step", "plan", "asking", "recovery")}
+    homes = {f"takeback.{name}" for name in (
+        "repo", "thread", "view", "step", "plan", "asking", "recovery", "files", "store",
+    )}  # fmt: skip
     classes = {
         value for name in takeback.__all__ if inspect.isclass(value := getattr(takeback, name))
         and value.__module__ in homes
     }  # fmt: skip
-    assert {*classes, takeback.Diff} == set(aio.FACES)
+    records = {takeback.Item, takeback.ItemVersion}
+    assert {*classes, takeback.Diff, files.Files, files.FilesDiff} - records == set(aio.FACES)
     assert {face.__name__ for face in aio.FACES.values()} == {f"Async{c.__name__}" for c in aio.FACES}
 
 
@@ -112,7 +115,26 @@ def scenario(tb: Any, folder: Path) -> Asked:
     said += [(yield from taken_back(trip)), (yield from other_lines(tb, trip))]
     said += [(yield from whole(tb, trip, folder)), (yield from mistakes(tb, trip))]
     said += [(yield from acting(tb)), (yield from asking(tb)), (yield from pending(tb))]
+    said += [
+        (yield from remembering(tb)),
+        (yield from with_files(tb, folder)),
+        (yield from space(tb, folder)),
+    ]
     return [*said, (yield trip.history()), (yield trip.history(newest_first=False, inherited=True))]
+
+
+def remembering(tb: Any) -> Asked:
+    store, at = tb.store, ("users", "ann")
+    trip = yield tb.thread("remembering", agent="planner", initial={})
+    s = yield entered(trip.step("learn"))
+    said: list[Any] = [(yield store.put(at, "city", "Rome")), (yield store.get(at, "city"))]
+    yield left(s)
+    yield store.put(at, "nights", {"n": 3}, expect=None)
+    yield store.index(lambda texts: [[float(len(text))] for text in texts])
+    said += [(yield store.search("users", where={"n": 3})), (yield store.namespaces())]
+    said += [(yield store.history(at, "city")), (yield store.delete(at, "nights")), (yield store.verify())]
+    plan = yield trip.plan_undo()
+    return [*said, plan.memory.lines(), (yield trip.undo()).checkpoint, (yield store.get(at, "city"))]
 
 
 def taken_back(trip: Any) -> Asked:
@@ -200,6 +222,7 @@ def acting(tb: Any) -> Asked:
     said += [
         plan.calm,
         plan.waits,
+        plan.obstacles,
         [effect.number for effect in plan.effects.undone],
         str((yield plan.apply()))[:9],
     ]
@@ -245,6 +268,47 @@ def _refuse(item: str) -> None:
 @takeback.tool(name="aio_order", undo=_refuse)
 def order(item: str) -> str:
     return item
+
+
+def with_files(tb: Any, folder: Path) -> Asked:
+    """A directory goes along: attached, captured, looked at, put back, and let go."""
+    trip = yield tb.thread("files", agent="planner", initial={})
+    place = folder / "project"
+    place.mkdir(exist_ok=True)
+    (place / "a.txt").write_text("one\n")
+    ws = yield trip.workspace(place, watch=False)
+    said: list[Any] = [ws.name, (yield ws.shared), (yield ws.path).endswith("project")]
+    said += [
+        (yield ws.host) != "",
+        (yield ws.directory).missed,
+        (yield ws.watch()),
+        (yield ws.status()).clean,
+    ]
+    (place / "a.txt").write_text("two\n")
+    said += [[str(each) for each in (yield trip.changed_files())], (yield trip.capture("by hand")).kind]
+    (place / "b.txt").write_text("new\n")
+    said += [(yield trip.capture(step="edit")).step, len((yield trip.workspaces()))]
+    files = yield trip.files()
+    said += [[path for path, _ in (yield files.items())], (yield files.read("a.txt")), files.workspace]
+    said += [(yield files.left_out), (yield files.linked), (yield files.get("nope"))]
+    said += [sorted((yield files.as_dict())), (yield trip.read_file(1, "a.txt"))]
+    diff = yield trip.diff_files(1)
+    said += [bool(diff), len(diff), [each.what for each in (yield diff.changes)], (yield diff.text("a.txt"))]
+    said += [(yield diff.as_dict())["workspace"]]
+    plan = yield trip.plan_undo()
+    said += [str(plan), plan.files.touched, (yield plan.apply()).checkpoint.kind]
+    yield ws.detach()
+    said += [len((yield trip.workspaces()))]
+    return said
+
+
+def space(tb: Any, folder: Path) -> Asked:
+    """What threads take, giving some of it up, and a copy elsewhere."""
+    trip = yield tb.thread("space", initial={"n": 0})
+    plan = yield trip.plan_prune(1_000)
+    said: list[Any] = [plan.versions, (yield trip.prune(1_000)).versions, (yield tb.gc()).as_dict().keys()]
+    copied = yield tb.copy(str(folder / f"{trip.info.uid.hex()}.db"), threads=["space"])
+    return [*said, sorted(weight.thread for weight in (yield tb.du())), copied.checkpoints]
 
 
 def pending(tb: Any) -> Asked:
@@ -375,7 +439,19 @@ def test_the_program_uses_every_member() -> None:
     """A verb that is new must be added to it, or its async form is tried nowhere."""
     program = "".join(
         inspect.getsource(part)
-        for part in (scenario, taken_back, other_lines, whole, mistakes, acting, asking, pending)
+        for part in (
+            scenario,
+            remembering,
+            taken_back,
+            other_lines,
+            whole,
+            mistakes,
+            acting,
+            asking,
+            pending,
+            with_files,
+            space,
+        )
     )
     # Below, and what differs from run to run.
     elsewhere = {"close", "digest"}

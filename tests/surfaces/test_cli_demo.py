@@ -12,9 +12,17 @@ import pytest
 from tests.surfaces.cli import Cli, head_of, state_of
 
 import takeback
-from takeback import demo
+from takeback import demo, demo_world
 
-AFTER_FIVE = {"flight": "XY 101", "eur": 480}
+BOOKED = {"hotel": "Hudson Inn", "booking": "H-4711", "payment": "P-1"}
+EMPTIED = {"destination": None, "dates": None, "bookings": [], "notes": ["told Ann"]}
+REALLY = [
+    "hotel        took a booking of 7 nights at Hudson Inn",
+    "bank         paid €690.00 to Hudson Inn",
+    "post office  delivered 'Your week in New York' to ann@example.com",
+    "bank         took €690.00 back from Hudson Inn",
+    "hotel        cancelled H-4711 at Hudson Inn",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -40,13 +48,14 @@ def test_what_it_shows_is_what_happened(cli: Cli, tmp_path: Path) -> None:
     with takeback.open(tmp_path / "trip.db", create=False) as repo:
         thread = repo.thread(demo.THREAD)
         kinds = [checkpoint.kind for checkpoint in thread.history(newest_first=False)]
-        assert kinds == ["initial", *["step"] * 6, "rollback", "undo", "redo", "append", "merge"]
-        assert thread.at(6).state == {"destination": None, "dates": None, "bookings": [], "notes": []}
+        assert kinds == ["initial", *["step"] * 6, *["rollback"] * 2, "undo", "redo", "append", "merge"]
+        assert thread.at(6).state == EMPTIED
         assert thread.at(7).state == thread.at(5).state == thread.at(9).state
-        assert thread.at(8).state == thread.at(6).state
-        assert thread.state["bookings"][0] == AFTER_FIVE
-        assert thread.state["bookings"][2] == {"train": "JFK", "eur": 16}
+        assert thread.at(5).state["bookings"] == [BOOKED]
+        assert thread.at(8).state == thread.at(2).state == thread.at(10).state
+        assert thread.state["dates"] == ["2026-06-01", "2026-06-08"]
         assert thread.state["notes"] == ["window seat"]
+        assert [effect.state for effect in thread.effects()] == ["undone", "undone", "done"]
         assert all(report.ok for report in repo.verify())
 
 
@@ -56,7 +65,7 @@ def test_its_output_is_that_of_the_library(cli: Cli, tmp_path: Path) -> None:
         thread = repo.thread(demo.THREAD)
         for line in thread.diff(5, 6).lines():
             assert f"  {line}\n" in out
-        for version in (7, 8, 9, 11):
+        for version in (7, 8, 9, 10, 12):
             assert f"now at version {version} ({thread.at(version).checkpoint.id})" in out
 
 
@@ -66,19 +75,37 @@ def test_it_ends_with_three_commands_that_work(cli: Cli, tmp_path: Path) -> None
     commands = re.findall(r"^  takeback (.*)$", told, re.M)
     assert len(commands) == 3
     for command in commands:
-        ran = cli.ok(*shlex.split(command))
+        ran = cli.ok(*shlex.split(command), typed="y\n\n", terminal=True)
         assert ran.out
     store = Path(shlex.split(commands[0])[1])
     assert store.is_relative_to(tmp_path)
-    assert head_of(store).kind == "undo"
-    assert state_of(store)["bookings"][2] == {"taxi": "JFK", "eur": 75}
+    assert head_of(store).kind == "rollback"
+    assert state_of(store)["bookings"] == [BOOKED]
+    with takeback.open(store) as repo:
+        effects = repo.thread(demo.THREAD).effects()
+    assert [effect.state for effect in effects] == ["done", "done", "done"], "booked and paid again"
+
+
+def test_the_plan_that_it_shows_is_what_then_happens_in_the_world(cli: Cli) -> None:
+    """Refunded, cancelled, and nothing else: asked of the three themselves."""
+    out = cli.ok("demo").out
+    plan = out.partition("rollback 2 --plan")[2].partition("──")[0]
+    for said in ("refunds #2", "cancels #1", "#3 (e-mail to ann@example.com) stays: it cannot be undone"):
+        assert said in plan
+    told = out.partition("Asked themselves")[2].partition("──")[0]
+    assert [re.sub(r" \(key .*", "", line.strip()) for line in told.splitlines()[1:] if line] == REALLY
+    assert [re.sub(r" \(key .*", "", line) for line in demo_world.BOOKS] == REALLY, (
+        "the later undo did nothing"
+    )
+    undone = out.partition("$ takeback undo\n")[2].partition("$")[0]
+    assert "#2 (€690.00 to Hudson Inn) stays undone: not done again by itself" in undone
 
 
 def test_its_store_may_have_any_name(cli: Cli) -> None:
     """The commands are quoted as a shell needs it."""
     out = cli.ok("demo", "--keep", "my trip's.db").out
     for command in re.findall(r"^  takeback (.*)$", out.partition("── Try next ")[2], re.M):
-        cli.ok(*shlex.split(command))
+        cli.ok(*shlex.split(command), typed="y\n\n", terminal=True)
 
 
 def test_it_never_writes_over_a_file(cli: Cli, tmp_path: Path) -> None:

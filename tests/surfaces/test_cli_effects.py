@@ -80,11 +80,11 @@ def test_the_log_says_what_a_version_did_to_the_world(shop: Shop) -> None:
 
 
 def test_a_state_that_the_world_does_not_match_says_so_beside_it(shop: Shop) -> None:
-    shop.agent("mail")
-    shop.ok("rollback", "0", "--yes", "--acknowledge", "all")
+    shop.agent("mail", "charge")
+    shop.ok("rollback", "0", "--yes", "--keep", "2", "--acknowledge", "all")
     ran = shop.ok("state")
     assert json.loads(ran.out) == {"n": 0}
-    assert "#1 (e-mail to j@example.com) stands, and this history does not know of it" in ran.err
+    assert "#2 (charge $42.00 to ACME) stands, and this history does not know of it;" in ran.err
     assert "takeback --db" in ran.err
     assert "effects`" in ran.err
     assert shop.ok("state", "1").err == "", "an older state is not compared with the world of today"

@@ -85,7 +85,7 @@ def test_without_the_tools_it_is_refused_before_anybody_is_asked(shop: Shop) -> 
     shop.agent("charge")
     ran = shop("rollback", "0", terminal=True)
     assert (ran.code, "Go ahead?" in ran.err) == (4, False)
-    assert "1 wait for a worker with refund@1" in ran.err
+    assert "1 waits for a worker with refund@1" in ran.err
     assert "--app module:name" in ran.err
     assert "--wait SECONDS" in ran.err
 
@@ -113,7 +113,7 @@ def test_the_undo_of_a_rollback_names_what_is_not_done_again(shop: Shop) -> None
     shop.agent("charge")
     shop.ok("rollback", "0", "--yes", "--app", "shop")
     ran = shop.ok("undo")
-    assert f"    {CHARGE} stays undone" in ran.lines
+    assert f"    {CHARGE} stays undone: not done again by itself" in ran.lines
     assert shop.world == ["charge", "refund"]
 
 

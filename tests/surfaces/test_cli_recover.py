@@ -14,6 +14,8 @@ import pytest
 from tests.surfaces.cli import Cli
 from tests.surfaces.shop import Shop
 
+import takeback
+
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -261,3 +263,18 @@ def test_tools_of_nothing(shop: Shop) -> None:
     assert shop("tools").code == 2
     (shop.folder / "empty.py").write_text("")
     assert shop.ok("tools", "--app", "empty").lines == ["the module declares no tools"]
+
+
+def test_in_python_a_plan_that_stops_is_held_by_its_error(shop: Shop) -> None:
+    """Whoever catches it can go on with it at once."""
+    shop.agent("charge")
+    (shop.folder / "bank-closed").touch()
+    with shop.tools() as (repo, _):
+        trip = repo.thread("trip")
+        with pytest.raises(takeback.errors.PlanPaused) as caught:
+            trip.plan_rollback(0).apply()
+        (shop.folder / "bank-closed").unlink()
+        pending = caught.value.plan
+        assert (pending.state, pending.stuck) == ("paused", [1])
+        assert pending.retry(1).state == "applied"
+        assert trip.refresh().state == {"n": 0}

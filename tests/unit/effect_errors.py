@@ -157,7 +157,7 @@ def plan_paused(w):
     charged_elsewhere(w).plan_rollback(0).apply(wait=0)
 
 
-@case(errors.HandlerMissing, "1 wait for a worker with refund@1", "--app module:name", thread="t")
+@case(errors.HandlerMissing, "1 waits for a worker with refund@1", "--app module:name", thread="t")
 def handler_missing(w):
     charged_elsewhere(w).plan_rollback(0).apply()
 
@@ -217,7 +217,7 @@ def effect_timeout(w):
     import threading
 
     over = threading.Event()
-    slow = declared(w, lambda to: over.wait(60), None, name="mail", describe="e-mail to {to}", timeout=0.01)
+    slow = declared(w, lambda to: over.wait(60), None, name="mail", describe="e-mail to {to}", timeout=0.5)
     try:
         with w.trip.step("mail"):
             slow("ada")

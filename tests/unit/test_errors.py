@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import apsw
 import pytest
-from tests.unit import effect_errors
+from tests.unit import effect_errors, file_errors
 from tests.unit.error_cases import CASES, World, case
 
 import takeback
@@ -363,9 +363,17 @@ def test_it_is_raised_and_says_what_where_and_what_to_do(world, error):
 
 def test_every_error_is_reached():
     """An error that nothing raises is a promise that nobody tested; groups are for catching."""
-    assert effect_errors.CASES is CASES
+    assert effect_errors.CASES is file_errors.CASES is CASES
     assert {*CASES, *GROUPS} == set(ALL)
     assert GROUPS.isdisjoint(CASES)
+
+
+@case(errors.MemoryConflict, "users/ann/city is at version 1, not at version 3", "Get it again", thread="t")
+def _(world):
+    with world.trip.step("learn"):
+        world.tb.store.put(("users", "ann"), "city", "Rome", expect=None)
+    with world.trip.step("learn"):
+        world.tb.store.put(("users", "ann"), "city", "Oslo", expect=3)
 
 
 def test_kinds_are_unique_and_stable():
@@ -375,7 +383,8 @@ def test_kinds_are_unique_and_stable():
         "bad_name", "bad_patch", "bad_path", "bad_reference", "bad_request", "bad_seal", "bad_state",
         "bad_tool", "budget_exceeded", "conflict", "corrupt_object", "effect_stands", "effect_timeout",
         "effect_undone", "effect_unknown", "effect_unreadable", "effects_denied", "error",
-        "forked_process", "handler_missing", "integrity", "merge_conflict", "missing_extra", "moved",
+        "forked_process", "handler_missing", "integrity", "memory_conflict", "merge_conflict",
+        "missing_extra", "moved",
         "network_filesystem", "newer_store", "no_step", "not_a_store", "not_copied", "not_done",
         "not_for_agents",
         "not_found", "nothing_to_redo", "nothing_to_undo", "paused", "plan_paused", "plan_required",
@@ -383,8 +392,9 @@ def test_kinds_are_unique_and_stable():
         "rollback_in_progress", "step_in_progress", "step_lost", "step_open", "store_busy",
         "store_closed", "store_corrupt", "store_error", "store_full", "store_unavailable",
         "thread_deleted", "thread_exists", "too_deep", "too_large", "tool_in_tool", "unacknowledged",
-        "undecided", "unknown_checkpoint", "unknown_label", "unknown_outcome", "unknown_thread",
-        "unstorable", "wrong_owner", "wrong_thread",
+        "undecided", "unknown_checkpoint", "unknown_file", "unknown_label", "unknown_outcome",
+        "unknown_thread", "unstorable", "workspace_busy", "workspace_failed", "workspace_missing",
+        "workspace_refused", "wrong_owner", "wrong_thread",
     ]  # fmt: skip
     assert all("kind" in vars(error) for error in ALL)
 

@@ -16,29 +16,35 @@ import pytest
 import takeback.storage
 from takeback.errors import CorruptObject, StoreCorrupt, StoreError, StoreFull, UnknownOutcome
 from takeback.model import canonical
+from takeback.model.graphs import GraphWrite, Place, marked
 from takeback.storage import objects as codec
 from takeback.storage import sqlite, sqlite_file
 from takeback.storage.base import (
     Batch,
+    Buried,
     DropLabel,
     Epochs,
     Forget,
     HeadMoved,
+    Hide,
     Lock,
     NameTaken,
     NewCheckpoint,
     NewEpoch,
     NewThread,
     Objects,
+    Places,
     Prune,
     Pruned,
     PutLabel,
+    PutWrites,
     Row,
     Sizes,
     Still,
     ThreadGone,
     ThreadQuery,
     Tombstone,
+    Writes,
 )
 from takeback.storage.items import (
     AllVersions,
@@ -644,6 +650,15 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
     ok(store, Still(row.uid, 0), ledger(row.uid, 0, cell()), Lock(row.uid, b"plan"))
     store.cells(A, family=row.uid)
     store.cells(A, live=True)
+    for query in (
+        Places(row.uid), Places(row.uid, ""), Places(row.uid, "sub"), Places(row.uid, hash=1), Places(),
+        Places(run=1), Writes(row.uid), Writes(row.uid, [b"k"]), Buried("t"),
+    ):  # fmt: skip
+        store.find(A, query)
+    write = GraphWrite(b"k", "task", -1, "channel", "", b"data", b"digest")
+    other = new_thread("g")
+    placed = following(other.first, meta=marked([Place("", "id")]))
+    ok(store, other, NewCheckpoint(placed), PutWrites(other.uid, [write]), Hide(other.uid, [(1, "")]))
     store.audit(A)
     store.objects(A, list(blobs(b"x")))
     store.tenants()

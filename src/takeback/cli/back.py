@@ -183,9 +183,8 @@ def show_plan(session: Session, plan: Plan) -> None:
     out.line((f"plan: {_aim(plan)}", "bold"))
     if not _show_parts(session, plan):
         out.lines(["the state does not change"])
-    for name, number in plan.waits.items():
-        out.line("  ", (f"{number} {'waits' if number == 1 else 'wait'} for a worker with {name}", "yellow"))
-    out.lines([f"conflict at {clash}" for clash in plan.conflicts])
+    for text in plan.obstacles:
+        out.line("  ", (text, "yellow"))
 
 
 def show_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:

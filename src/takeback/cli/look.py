@@ -147,7 +147,11 @@ def show_diff(session: Session) -> int:
 
 def note_differences(session: Session, thread: Thread[Any]) -> None:
     """Beside a state or a history: that the world is not what they say."""
-    lines = [] if session.out.json else thread.discrepancies().lines()
+    if session.out.json:
+        return
+    part = thread.discrepancies()
+    part.groups.pop("stays", None)  # it had to be acknowledged, and will differ for ever
+    lines = part.lines()
     if lines:
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         session.out.note(f"{lines[0]}{more}; see `{session.again('effects')}`")

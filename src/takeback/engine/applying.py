@@ -15,9 +15,10 @@ from takeback.engine.commit import ItemStale, LedgerStale, Said
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.forgetting import MemoryPart, memory_of
 from takeback.engine.lines import carry_on, given_up
-from takeback.engine.plans import EffectsPart, effects_of
+from takeback.engine.plans import EffectsPart, effects_of, waits
 from takeback.engine.rollback import Move, apply, stale
 from takeback.engine.standing import merging
+from takeback.engine.steps import in_progress
 from takeback.errors import (
     HandlerMissing,
     PlanPaused,
@@ -29,7 +30,7 @@ from takeback.errors import (
 from takeback.model import canonical
 from takeback.model.ids import Bookmark, ThreadUid, bookmark
 from takeback.model.ledger import Entry, PlanCell, PlanLine
-from takeback.model.records import Checkpoint
+from takeback.model.records import Checkpoint, FileRoot
 from takeback.storage.base import Lock, Row, Still
 
 _replace = msgspec.structs.replace
@@ -46,6 +47,8 @@ class Job(msgspec.Struct, frozen=True):
     part: EffectsPart
     said: Said
     memory: MemoryPart
+    moves: list[FileRoot] = []  # workspaces whose files it puts back, as they are now
+    contents: dict[bytes, bytes] = {}  # objects of what they will be
 
     def seen_again(self) -> None:
         """Refuse if effects or memory are not what the plan saw."""
@@ -56,7 +59,7 @@ class Job(msgspec.Struct, frozen=True):
                 thread=self.tip.info.name,
                 hint="Make a new plan, and look at it",
             )
-        remembered = memory_of(self.ctx, self.book, self.tip, self.move, kept=self.memory.kept)
+        remembered = memory_of(self.ctx, self.book, self.tip, self.move, self.memory.goal)
         if remembered.digest != self.memory.digest:
             raise _memory_moved(self)
 
@@ -68,11 +71,16 @@ def run(
     ctx, book, tip, part = job.ctx, job.book, job.tip, job.part
     if tip.head.digest != job.move.head.digest:
         raise stale(tip, job.move)
-    _ready(job, hands, acknowledge, wait)
+    ready(job, hands, acknowledge, wait)
     mark = bookmark(tip.head.id)
-    if not (part.undone or part.redone):
-        return _at_once(job), mark
-    plan = carry_on(ctx, book, begin(job), hands)
+    try:
+        if not (part.undone or part.redone or job.moves):
+            return _at_once(job), mark
+        begun = begin(job)
+    except PlanStale:
+        _looked_again(job)  # where another plan holds the thread, that is what to say
+        raise
+    plan = carry_on(ctx, book, begun, hands)
     until = time.monotonic() + (wait or 0)
     while plan.state == "applying" and time.monotonic() < until:
         time.sleep(_POLL)
@@ -111,12 +119,18 @@ def waiting(plan: PlanCell) -> str:
     for line in plan.lines:
         if line.state in ("todo", "running"):
             left[line.handler] = left.get(line.handler, 0) + 1
-    return ", ".join(f"{count} for a worker with {handler}" for handler, count in left.items()) or "nothing"
+    said = [f"{count} for a worker with {handler}" for handler, count in left.items()]
+    said += [f"the files of {start.workspace!r}, on the machine where they are" for start in plan.moves]
+    return ", ".join(said) or "nothing"
 
 
-def _ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: float | None) -> None:
+def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: float | None) -> None:
     """Nothing has to be decided, nothing that stays is unsaid, and somebody can do it."""
     part, name = job.part, job.tip.info.name
+    known = set() if isinstance(acknowledge, bool) else set(acknowledge)
+    unsaid = [] if acknowledge is True else [e for e in part.standing if e.number not in known]
+    if part.unsettled or unsaid:
+        _looked_again(job)
     if part.unsettled:
         unsettled = ", ".join(f"#{e.number} ({e.shown}) is {e.state}" for e in part.unsettled)
         raise Undecided(
@@ -124,8 +138,6 @@ def _ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: fl
             thread=name,
             hint="`takeback effects resolve NUMBER --happened` or --did-not",
         )
-    known = set() if isinstance(acknowledge, bool) else set(acknowledge)
-    unsaid = [] if acknowledge is True else [e for e in part.standing if e.number not in known]
     if unsaid:
         raise Unacknowledged(
             f"this stays: {', '.join(f'#{e.number} ({e.shown})' for e in unsaid)}",
@@ -135,17 +147,29 @@ def _ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: fl
     handlers = part.handlers
     lacking = {handler: handlers.count(handler) for handler in handlers if not hands.has(handler)}
     if lacking and wait is None:
-        waits = ", ".join(f"{count} wait for a worker with {handler}" for handler, count in lacking.items())
         raise HandlerMissing(
-            f"this process cannot apply it: {waits}",
+            f"this process cannot apply it: {', '.join(waits(lacking))}",
             thread=name,
             hint="--app module:name brings the tools; with wait= a worker is waited for; or resolve by hand",
         )
 
 
+def _looked_again(job: Job) -> None:
+    """Before somebody is asked to see to what a plan saw: whether it is still so."""
+    job.book.refresh()
+    now = job.ctx.tip(job.tip.info.name)
+    if now is not None and now.info.lock is not None:
+        raise in_progress(job.tip.info.name)
+    if now is None or now.head.digest != job.move.head.digest:
+        raise stale(now or job.tip, job.move)
+    job.seen_again()
+
+
 def _at_once(job: Job) -> Tip:
     """A plan that does nothing to the world is one transaction."""
     book = job.book
+    if book.seq != job.part.seq:
+        job.seen_again()
     while True:
         with book.lock:
             beside = _AtOnce(job)
@@ -180,11 +204,23 @@ class _AtOnce:
     def rows(self, checkpoint: Checkpoint) -> list[Row]:
         job = self.job
         if job.move.kind == "merge":
-            other = job.ctx.tip(job.move.target.thread)
-            self.entries = [] if other is None else merging(job.ctx, job.book, job.tip, other)
-        elif job.move.kind != "revert":
+            return self._merging()
+        if job.move.kind != "revert":
             self.entries = given_up(job.book, job.tip.info.uid)
         return [job.book.row(self.entries), *job.memory.rows(checkpoint)]
+
+    def _merging(self) -> list[Row]:
+        """A fork that comes home must stand where it was seen, and nothing may be under way in it."""
+        job = self.job
+        other = job.ctx.tip(job.move.target.thread)
+        self.entries = [] if other is None else merging(job.ctx, job.book, job.tip, other)
+        row = job.book.row(self.entries)
+        if other is None or not self.entries:
+            return [row]
+        if other.info.lock is not None:
+            raise in_progress(other.info.name)
+        seen = job.move.target
+        return [Still(ThreadUid(other.info.uid), seen.line, seen.digest), row]
 
 
 def begin(job: Job) -> PlanCell:
@@ -199,14 +235,14 @@ def begin(job: Job) -> PlanCell:
         acknowledged=[e.id for e in part.standing], undoes=draft.undoes,
         stack=None if draft.stack is None else list(draft.stack), files=draft.files, reason=job.said.reason,
         actor=job.said.actor or job.ctx.actor, meta=canonical.encode(job.said.meta), summary=part.summary(),
-        created_us=book.clock(), memory=not job.memory.kept,
+        created_us=book.clock(), moves=job.moves, memory=job.memory.goal,
     )  # fmt: skip
 
     def decide() -> Change:
         job.seen_again()
         uid = ThreadUid(tip.info.uid)
         rows: list[Row] = [Still(uid, move.head.line, move.head.digest), Lock(uid, plan.id)]
-        return Change([plan, *approvals.void(book, uid)], answer=plan, rows=rows)
+        return Change([plan, *approvals.void(book, uid)], answer=plan, rows=rows, objects=job.contents)
 
     try:
         begun: PlanCell = book.change(decide)

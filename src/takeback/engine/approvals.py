@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from takeback.engine.calls import Spec
     from takeback.engine.steps import Session
 
-EXPIRES_US = 24 * 3600 * 1_000_000
 _replace = msgspec.structs.replace
 
 
@@ -50,10 +49,10 @@ def wanted(session: Session, spec: Spec) -> str:
     return ""
 
 
-def lookup(ctx: Context, book: Book, effect: Effect) -> ApprovalCell | None:
+def lookup(ctx: Context, book: Book, effect: Effect, plan: bytes | None = None) -> ApprovalCell | None:
     """The newest request for exactly this call that is not over; a denial is an answer, and raised."""
     for approval in sorted(book.approvals.values(), key=lambda each: -each.number):
-        if not _is_for(approval, effect):
+        if not _is_for(approval, effect, plan):
             continue
         if approval.state == "denied":
             raise ApprovalDenied(
@@ -73,7 +72,8 @@ def lookup(ctx: Context, book: Book, effect: Effect) -> ApprovalCell | None:
 
 
 def expired(approval: ApprovalCell, clock: int) -> bool:
-    return approval.expires_us is not None and clock > approval.expires_us
+    """A request waits for as long as nobody answers it; a yes is for a time."""
+    return approval.state == "granted" and approval.expires_us is not None and clock > approval.expires_us
 
 
 def decide(
@@ -105,13 +105,15 @@ def decide(
         now = book.approvals[approval.id]
         # What somebody wrote who has no key is no decision.
         unsigned = now.state == "granted" and bool(ctx.approvers) and not verified(now, ctx.approvers)
-        if not (unsigned or now.state == "requested") or expired(now, book.clock()):
-            state = "expired" if now.state == "requested" else now.state
+        of_plan = None if now.plan is None else book.plans.get(now.plan)
+        if not (unsigned or now.state == "requested") or (of_plan is not None and not of_plan.live):
             raise ApprovalStale(
-                f"the request #{now.number} ({now.shown}) is {state}", hint="`takeback approvals list`"
+                f"the request #{now.number} ({now.shown}) is {now.state}", hint="`takeback approvals list`"
             )
+        clock = book.clock()
         decided = _replace(
-            now, state="granted" if granted else "denied", decided_by=by, decided_us=book.clock(),
+            now, state="granted" if granted else "denied", decided_by=by, decided_us=clock,
+            expires_us=clock + ctx.approval_us if granted and now.tool else None,
             answer=note.encode() if note else None,
         )  # fmt: skip
         if sign is not None:
@@ -122,7 +124,8 @@ def decide(
                 hint="Open the store with the public keys of those who may grant: approvers=[…]",
             )
         rows: list[Row] = [ctx.audit_of(f"approval.{decided.state}", decided, by)]
-        if now.tool:  # a question outlives the line it was asked on; a yes to a call does not
+        # A question outlives the line it was asked on; a yes to a call does not. A plan holds the thread.
+        if now.tool and now.plan is None:
             rows.insert(0, Still(ThreadUid(now.thread), now.line))
         return Change([decided], answer=decided, rows=rows)
 
@@ -153,23 +156,22 @@ def answer(ctx: Context, book: Book, asked: ApprovalCell, value: bytes, by: str 
 def ask(session: Session, cell: StepCell, question: str, slot: bytes, options: dict[str, Any]) -> Change:
     """A question to a person, which a restart does not lose."""
     asked = _request(session, cell, slot, question)
-    asked = _replace(asked, facts=options, expires_us=None)
+    asked = _replace(asked, facts=options)
     return Change([asked, *_step(session, cell)], answer=asked, rows=[_on_line(cell)])
 
 
-def request_redo(ctx: Context, book: Book, effect: Effect, pending: ApprovalCell | None) -> list[Entry]:
-    """A redo has an approval of its own: the one that the call had was for that time."""
+def request_redo(book: Book, effect: Effect, pending: ApprovalCell | None, plan: bytes) -> list[Entry]:
+    """A redo has an approval of its own, for its plan: the one that the call had was for that time. The one
+    who asks is the agent still: whoever applies the plan may say yes."""
     if pending is not None:
         return []
-    clock = book.clock()
-    return [
-        ApprovalCell(
-            id=os.urandom(12), number=book.asked + 1, thread=effect.thread, line=effect.line,
-            step=effect.step, slot=effect.id, redo=effect.redo, tool=effect.tool, version=effect.version,
-            shown=effect.shown, args=effect.args, facts=effect.facts, why="it is to be done again",
-            asked_by=ctx.actor, asked_us=clock, expires_us=clock + EXPIRES_US,
-        )
-    ]  # fmt: skip
+    asked = ApprovalCell(
+        id=os.urandom(12), number=book.asked + 1, thread=effect.thread, line=effect.line,
+        step=effect.step, slot=effect.id, redo=effect.redo, tool=effect.tool, version=effect.version,
+        shown=effect.shown, args=effect.args, facts=effect.facts, why="it is to be done again",
+        asked_by=effect.actor, asked_us=book.clock(), plan=plan,
+    )  # fmt: skip
+    return [asked, *_over(book, effect, plan)]
 
 
 def verified(approval: ApprovalCell, keys: list[bytes]) -> bool:
@@ -181,18 +183,31 @@ def verified(approval: ApprovalCell, keys: list[bytes]) -> bool:
     )
 
 
-def void(book: Book, thread: bytes) -> list[Entry]:
-    """Requests and grants of a thread whose line is over: they are never revived."""
+def void(book: Book, thread: bytes | None = None, plan: bytes | None = None) -> list[Entry]:
+    """Requests and grants of a thread whose line is over, or of a plan that is: they are never revived."""
     return [
         _replace(approval, state="void")
         for approval in book.approvals.values()
-        if approval.thread == thread and approval.tool and approval.state in ("requested", "granted")
+        if approval.tool
+        and approval.state in ("requested", "granted")
+        and approval.plan == plan
+        and thread in (None, approval.thread)
     ]
 
 
-def _is_for(approval: ApprovalCell, effect: Effect) -> bool:
+def _over(book: Book, effect: Effect, plan: bytes | None) -> list[Entry]:
+    """What was granted for other facts, or too long ago."""
+    return [
+        _replace(old, state="void")
+        for old in book.approvals.values()
+        if _is_for(old, effect, plan) and old.state in ("requested", "granted")
+    ]
+
+
+def _is_for(approval: ApprovalCell, effect: Effect, plan: bytes | None) -> bool:
     return (
         approval.slot == effect.id
+        and approval.plan == plan
         and approval.redo == effect.redo
         and approval.step == effect.step
         and approval.line == effect.line
@@ -208,13 +223,7 @@ def _ask(session: Session, effect: Effect, cell: StepCell, why: str, pending: Ap
         asked, redo=effect.redo, tool=effect.tool, version=effect.version, args=effect.args,
         facts=effect.facts, why=why,
     )  # fmt: skip
-    entries: list[Entry] = [asked, *_step(session, cell)]
-    # What was granted for other facts, or too long ago, is over.
-    entries += [
-        _replace(old, state="void")
-        for old in session.book.approvals.values()
-        if _is_for(old, effect) and old.state in ("requested", "granted")
-    ]
+    entries: list[Entry] = [asked, *_step(session, cell), *_over(session.book, effect, None)]
     return Change(entries, answer=_required(session, asked), rows=[_on_line(cell)])
 
 
@@ -229,10 +238,9 @@ def _required(session: Session, approval: ApprovalCell) -> ApprovalRequired:
 
 def _request(session: Session, cell: StepCell, slot: bytes, shown: str) -> ApprovalCell:
     book = session.book
-    clock = book.clock()
     return ApprovalCell(
         id=os.urandom(12), number=book.asked + 1, thread=cell.thread, line=cell.line, step=cell.id, slot=slot,
-        shown=shown, asked_by=session.ctx.actor, asked_us=clock, expires_us=clock + EXPIRES_US,
+        shown=shown, asked_by=session.ctx.actor, asked_us=book.clock(),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from takeback.model import canonical
 from takeback.model import ledger as records
 from takeback.model.ids import ThreadUid
 from takeback.model.ledger import (
+    IN_FLIGHT,
     KIND_OF,
     ApprovalCell,
     Blob,
@@ -27,6 +28,7 @@ from takeback.model.ledger import (
     StepCell,
     ThreadCell,
     Use,
+    WorkspaceCell,
 )
 from takeback.model.records import Pointer
 from takeback.storage.base import (
@@ -102,6 +104,7 @@ class Book:
         self.approvals: dict[bytes, ApprovalCell] = {}
         self.threads: dict[bytes, ThreadCell] = {}
         self.budgets: dict[bytes, BudgetCell] = {}
+        self.workspaces: dict[bytes, WorkspaceCell] = {}
         self.numbers = 0
         self.asked = 0
         self.spent: dict[str, int] = defaultdict(int)
@@ -128,7 +131,21 @@ class Book:
 
     def of_step(self, step: bytes) -> list[Effect]:
         """A step's own effects, in the order of their intents."""
-        return [self.effects[each] for each in self._of_step.get(step, ())]
+        found = [self.effects[each] for each in self._of_step.get(step, ())]
+        return sorted(found, key=lambda effect: effect.number)
+
+    def in_flight(self, step: StepCell) -> list[Entry]:
+        """What the owner of a step was in the middle of calling, as it is when that owner is gone."""
+        found: list[Entry] = [lost(e) for e in self.of_step(step.id) if e.state == "begun"]
+        if step.owner:
+            undoing = (e for e in self.effects.values() if e.state == "undoing" and e.executor == step.owner)
+            found += [lost(e) for e in undoing]
+        return found
+
+    def alone(self) -> list[Effect]:
+        """Effects in flight that no plan under way is calling for."""
+        planned = {line.effect for plan in self.plans.values() if plan.live for line in plan.lines}
+        return [e for e in self.effects.values() if e.state in IN_FLIGHT and e.id not in planned]
 
     def open_step(self, thread: bytes, line: int, run: str | None, label: str) -> StepCell | None:
         found = self._open.get((thread, line, run, label))
@@ -256,6 +273,8 @@ class Book:
             self.asked = max(self.asked, entry.number)
         elif isinstance(entry, ThreadCell):
             self.threads[entry.id] = entry
+        elif isinstance(entry, WorkspaceCell):
+            self.workspaces[entry.id] = entry
         else:
             self.budgets[entry.id] = entry
 
@@ -272,7 +291,7 @@ class Book:
             place.add(effect)
             self._count(effect, 1)
         self.order = max(self.order, effect.order)
-        self.tried += effect.attempts - (old.attempts if old else 0)
+        self.tried += effect.redo + 1 - (old.redo + 1 if old else 0)
         self.effects[effect.id] = effect
 
     def _count(self, effect: Effect, sign: int) -> None:
@@ -295,6 +314,12 @@ class Book:
         elif step.closed is not None:
             lines = self._closed.setdefault((step.run, step.label), {})
             insort(lines.setdefault((step.thread, step.line), []), (step.closed, step.id))
+
+
+def lost(effect: Effect) -> Effect:
+    """Whoever called for it is gone: nobody knows."""
+    state = "undo_unknown" if effect.state == "undoing" else "unknown"
+    return msgspec.structs.replace(effect, state=state, dirty=True)
 
 
 def believed(effect: Effect, lineage: Lineage) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change, blob
 from takeback.engine.context import Context, current_trace
-from takeback.engine.owners import LEASE_US
+from takeback.engine.files import FileHands
 from takeback.engine.steps import Session
 from takeback.errors import (
     BudgetExceeded,
@@ -23,6 +23,9 @@ from takeback.errors import (
     NotDone,
     NotForAgents,
     ReplayDiverged,
+    RollbackInProgress,
+    StepLost,
+    TakebackError,
     Undecided,
 )
 from takeback.model.ids import ThreadUid
@@ -34,7 +37,7 @@ TIMEOUT_US = 5 * 60 * 1_000_000
 _replace = msgspec.structs.replace
 
 
-class Hands(Protocol):
+class Hands(FileHands, Protocol):
     """The tools of this process: who takes back and makes again what a plan says."""
 
     def has(self, handler: str) -> bool: ...
@@ -45,6 +48,10 @@ class Hands(Protocol):
 
     def undo_within(self, effect: Effect, book: Book) -> Callable[[Any], None]:
         """The same as work inside the store's transaction."""
+        ...
+
+    def facts(self, effect: Effect, book: Book) -> dict[str, Any]:
+        """What a person is shown who is asked about the call, as it is now."""
         ...
 
     def redo(self, effect: Effect, book: Book) -> bytes:
@@ -99,6 +106,10 @@ class Answer(msgspec.Struct, frozen=True):
 def begin(session: Session, spec: Spec, answer: Answer | None = None) -> Replay | Execute:
     """One call: what is recorded of it, or an intent to make it."""
     with session.lock:
+        if session.replays:
+            session.still_here()
+        else:
+            session.still_mine()
         matched = _match(session, spec)
         if session.replays:
             if matched is None:
@@ -110,8 +121,8 @@ def begin(session: Session, spec: Spec, answer: Answer | None = None) -> Replay 
                 )
             return _recorded(session, matched)
         if matched is not None:
-            return _again(session, matched)
-        made = _prepared(session, spec, answer)
+            return _again(session, spec, matched)
+        made = _said_in_place(session, partial(_prepared, session, spec, answer))
         if isinstance(made, Execute):
             session.claim(made.effect)
         return made
@@ -124,10 +135,10 @@ def within(
     with session.lock:
         matched = _match(session, spec)
         if matched is not None:
-            again = _again(session, matched)
+            again = _again(session, spec, matched)
             assert isinstance(again, Replay)
             return again
-        made = _prepared(session, spec, answer, work)
+        made = _said_in_place(session, partial(_prepared, session, spec, answer, work))
         if isinstance(made, Replay):
             return made
         effect = session.book.effects[made.effect.id]
@@ -151,7 +162,9 @@ def outcome(
     def decide() -> Change:
         now = book.effects[effect.id]
         clock = book.clock()
-        if now.redo != effect.redo or now.state not in ("begun", "unknown"):
+        # That an earlier try came to nothing says nothing of the one that is under way.
+        earlier = state != "done" and now.attempts != effect.attempts
+        if now.redo != effect.redo or now.state not in ("begun", "unknown") or earlier:
             late = _replace(now, late=[*now.late, f"{state} at {clock}"])
             return Change([late], answer=late)
         settled = settle(now, state, book, error=error, unreadable=unreadable)
@@ -170,8 +183,8 @@ def outcome(
 def settle(effect: Effect, state: str, book: Book, **fields: Any) -> Effect:
     """The effect in another state. A failure of a retry settles nothing: an earlier try may stand."""
     dirty = effect.dirty or state == "unknown"
-    if state == "failed" and dirty:
-        state = "unknown"
+    if state == "failed":
+        state = "unknown" if dirty else "undone" if effect.redo else "failed"
     if state == "done":
         dirty = False
     order = book.order + 1 if state == "done" else effect.order
@@ -185,13 +198,13 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
     def decide() -> Change:
         now = book.effects[effect.id]
         clock = book.clock()
+        if not happened and now.state in ("unknown", "undo_unknown") and clock <= now.deadline_us:
+            left = (now.deadline_us - clock) // 1_000_000 + 1
+            raise Undecided(
+                f"#{now.number} ({now.shown}) may still be on its way for {left} s",
+                hint="Say that it did not happen after its deadline",
+            )
         if now.state == "unknown":
-            if not happened and clock <= now.deadline_us:
-                left = (now.deadline_us - clock) // 1_000_000 + 1
-                raise Undecided(
-                    f"#{now.number} ({now.shown}) may still be on its way for {left} s",
-                    hint="Say that it did not happen after its deadline",
-                )
             state = "done" if happened else "undone" if now.redo else "failed"
         elif now.state == "undo_unknown":
             state = "undone" if happened else "done"
@@ -202,6 +215,8 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
             )
         said = Decision(f"resolved {now.state}: {'happened' if happened else 'did not'}", by, clock)
         settled = _replace(settle(_replace(now, dirty=False), state, book), decisions=[*now.decisions, said])
+        if now.state == "undo_unknown":
+            settled = _replace(settled, order=now.order)  # it has stood since it was done
         return Change([settled], answer=settled, rows=[ctx.audit_of("effect.resolved", settled, by)])
 
     done: Effect = book.change(decide)
@@ -241,9 +256,9 @@ def _recorded(session: Session, effect: Effect) -> Replay:
     return Replay(session.book.load(effect.result))
 
 
-def _again(session: Session, effect: Effect) -> Replay | Execute:
+def _again(session: Session, spec: Spec, effect: Effect) -> Replay | Execute:
     """A call that this step has made before."""
-    if effect.state in ("done", "failed"):
+    if effect.state in ("done", "failed", "undo_failed"):
         return _recorded(session, effect)
     name = session.tip.info.name
     if effect.state == "undone":
@@ -256,7 +271,7 @@ def _again(session: Session, effect: Effect) -> Replay | Execute:
         effect.repeat == "keyed"
         and effect.state == "unknown"
         and effect.step == session.cell.id
-        and session.book.clock() < _forgotten(effect)
+        and session.book.clock() < forgotten(effect)
     )
     if not remembered:
         raise EffectUnknown(
@@ -265,32 +280,46 @@ def _again(session: Session, effect: Effect) -> Replay | Execute:
             thread=name,
             hint=f"`takeback effects resolve {effect.number} --happened` or --did-not, when you know",
         )
-    return _retry(session, effect)
+    return _retry(session, effect, spec.timeout_us)
 
 
-def _forgotten(effect: Effect) -> int:
+def forgotten(effect: Effect) -> int:
     """When the provider may know its key no more."""
     return effect.first_us + (effect.key_ttl_us or DAY_US)
 
 
-def _retry(session: Session, effect: Effect) -> Execute:
+def _retry(session: Session, effect: Effect, timeout_us: int) -> Execute:
     """The same key again: a provider that remembers it does the thing once."""
     book = session.book
 
     def decide() -> Change:
-        session.still_mine()
+        cell = session.still_mine()
         now = book.effects[effect.id]
         if now.state != "unknown":
             return Change(answer=now)
         clock = book.clock()
         begun = _replace(
             now, state="begun", attempts=now.attempts + 1, executor=session.cell.owner, intent_us=clock,
-            deadline_us=min(clock + now.deadline_us - now.intent_us, _forgotten(now)),
+            deadline_us=min(clock + timeout_us, forgotten(now) - 1),
         )  # fmt: skip
-        return Change([begun], answer=begun, rows=[_on_line(session)])
+        entries: list[Entry] = [begun, *with_step(session, cell, clock + timeout_us)]
+        return Change(entries, answer=begun, rows=[on_line(session)])
 
     session.claim(effect)
-    return Execute(book.change(decide))
+    made = Execute(book.change(decide))
+    session.took(book.steps[session.cell.id])
+    return made
+
+
+def _said_in_place(session: Session, prepared: Callable[[], Replay | Execute]) -> Replay | Execute:
+    """What a call is refused for counts on the line of its step alone: if that is over, this is said."""
+    try:
+        return prepared()
+    except (StepLost, RollbackInProgress):
+        raise
+    except TakebackError:
+        session.still_here()
+        raise
 
 
 def _prepared(
@@ -323,15 +352,15 @@ def _prepared(
         if approved is not None:
             effect = _replace(effect, approval=approved.id)
             entries = [effect, approved]
-        entries += _with_step(session, cell, effect.deadline_us)
+        entries += with_step(session, cell, effect.deadline_us)
         if work is not None:
             run = partial(_done_within, book, work, effect, entries)
-            return Change(answer=Execute(effect), rows=[_on_line(session)], objects=objects, within=run)
-        return Change(entries, answer=Execute(effect), rows=[_on_line(session)], objects=objects)
+            return Change(answer=Execute(effect), rows=[on_line(session)], objects=objects, within=run)
+        return Change(entries, answer=Execute(effect), rows=[on_line(session)], objects=objects)
 
     made: Replay | Execute | Exception = book.change(decide)
     session.took(book.steps[session.cell.id])
-    if isinstance(made, Exception):  # asking was written; the call waits for the answer
+    if isinstance(made, Exception):  # what was written: that it waits for an answer, or what it was taken for
         raise made
     return made
 
@@ -358,10 +387,11 @@ def _reuse(
     """Exactly one that was done with equal arguments is taken for this call; one that was worded otherwise
     where somebody says so. Else somebody decides."""
     said = answer is not None and answer.what == "reuse"
-    done = [e for e in standing if e.tool == spec.tool and e.state == "done" and e.result is not None]
-    if len(standing) == len(done) == 1 and (said or done[0].args_hash == spec.hashed):
-        found = done[0]
-        assert found.result is not None
+    done = [e for e in standing if e.tool == spec.tool and e.state == "done"]
+    equal = [e for e in done if e.args_hash == spec.hashed]
+    alone = done if said else [] if answer is not None else equal
+    if (said and equal) or len(standing) == len(alone) == 1:
+        found = (equal or done)[0]
         session.claim(found)
         taken = _replace(cell, reused=[*cell.reused, found.id])
         entries: list[Entry] = []
@@ -369,8 +399,11 @@ def _reuse(
             taken = _replace(taken, instead=cell.instead | {found.id: spec.hashed})
             told = Decision("reuse", answer.by, session.book.clock(), [found.number])
             entries.append(_replace(found, decisions=[*found.decisions, told]))
-        value = Replay(session.book.load(found.result))
-        return Change([taken, *entries], answer=value, rows=[_on_line(session)])
+        try:
+            value: Any = _recorded(session, found)
+        except EffectUnreadable as unreadable:  # it is taken all the same, and that it is has to be written
+            value = unreadable
+        return Change([taken, *entries], answer=value, rows=[on_line(session)])
     listed = ", ".join(f"#{e.number} ({e.shown}, {e.state})" for e in standing[:5])
     more = f" and {len(standing) - 5} more" if len(standing) > 5 else ""
     raise EffectStands(
@@ -408,9 +441,9 @@ def _intent(
     )  # fmt: skip
 
 
-def _with_step(session: Session, cell: StepCell, deadline_us: int) -> list[Entry]:
+def with_step(session: Session, cell: StepCell, deadline_us: int) -> list[Entry]:
     """The step goes with its first intent; later its lease is only lengthened when a call may outlast it."""
-    lease = max(session.book.clock() + LEASE_US, deadline_us)
+    lease = max(session.book.clock() + session.ctx.lease_us, deadline_us)
     if session.stored and cell.lease_us >= deadline_us:
         return []
     return [_replace(cell, lease_us=lease)]
@@ -438,7 +471,7 @@ def _rights(session: Session) -> str:
 
 def afford(book: Book, costs: dict[str, int], shown: str) -> None:
     """Refuse what would cost the family more than it may spend."""
-    for budget in book.budgets.values():
+    for _, budget in sorted(book.budgets.items()):
         attempts = budget.name == "attempts"
         spent = book.tried if attempts else book.spent.get(budget.name, 0)
         cost = 1 if attempts else costs.get(budget.name, 0)
@@ -449,7 +482,7 @@ def afford(book: Book, costs: dict[str, int], shown: str) -> None:
             )
 
 
-def _on_line(session: Session) -> Still:
+def on_line(session: Session) -> Still:
     return Still(ThreadUid(session.cell.thread), session.cell.line)
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from takeback.engine.carrying import carried
 from takeback.engine.context import BUILD, Context, Tip, current_trace
 from takeback.engine.merge3 import merge_values
 from takeback.engine.patch import DELETE
@@ -15,6 +16,7 @@ from takeback.errors import (
     Conflict,
     MergeConflict,
     RollbackInProgress,
+    StepLost,
     ThreadDeleted,
     ThreadExists,
     TooLarge,
@@ -84,6 +86,9 @@ class Draft(msgspec.Struct, frozen=True):
     ledger: str = ""
     uses: bytes = b""
     files: list[FileRoot] | None = None  # None: those of the head
+    namespace: str = ""
+    graph: dict[str, Any] | None = None  # what it says to a graph; None: what the head's thread makes of it
+    contents: dict[bytes, bytes] = {}  # objects of its files: written with it, and not kept at hand
     stack: tuple[int | None, int | None] | None = None  # undo and redo tops; None: a new operation
 
 
@@ -103,9 +108,10 @@ def publish(
     ctx: Context, tip: Tip, draft: Draft, beside: Beside | None = None, *, lock: bytes | None = None
 ) -> Tip:
     """Append a version to a thread, if its head is still the one that the draft was made for."""
-    checkpoint = _signed(ctx, _placed(ctx, tip, draft))
+    checkpoint = _signed(ctx, _placed(ctx, tip, _said_to_graph(ctx, tip.head, draft)))
     rows = [] if beside is None else beside(checkpoint)
-    batch = Batch(ctx.tenant, [NewCheckpoint(checkpoint, lock), *rows], draft.objects)
+    objects = draft.objects | draft.contents if draft.contents else draft.objects
+    batch = Batch(ctx.tenant, [NewCheckpoint(checkpoint, lock), *rows], objects)
     refusal = ctx.storage.apply(batch)
     if refusal is not None:
         raise _moved(ctx, tip, refusal)
@@ -121,6 +127,7 @@ def create(ctx: Context, identity: Identity, draft: Draft, source: Checkpoint | 
             check_name(owner, f"thread's {what}")
     uid = identity.uid or thread_uid()
     meta = _limited(canonical.encode(identity.meta, ("meta",)), "a thread's metadata")
+    draft = draft if source is None else _said_to_graph(ctx, source, draft)
     first = _signed(ctx, _first(ctx, identity.name, uid, draft))
     family = identity.family or uid
     row = NewThread(
@@ -178,10 +185,13 @@ def publish_or_merge(
     on_conflict: str,
     state: Callable[[], Any] | None,
     beside: Beside | None = None,
+    *,
+    one_line: bool = False,
 ) -> Tip:
     """Publish; when the head moved and merging is asked for, make the change again on the new head.
 
-    Edits and appends are made again as they are. A whole `state` is merged three ways first.
+    Edits and appends are made again as they are. A whole `state` is merged three ways first. `one_line`
+    refuses to do so over a rollback: what was begun before it is over.
     """
     base = tip
     draft = make(tip)
@@ -195,6 +205,15 @@ def publish_or_merge(
         if found is None or found.info.uid != base.info.uid:
             raise ThreadDeleted("the thread was deleted", thread=base.info.name)
         tip = found
+        if one_line and tip.info.lock is not None:
+            raise _moved(ctx, tip, ThreadLocked(tip.info.lock))
+        if one_line and tip.head.line != base.head.line:
+            raise StepLost(
+                "the thread went back while the step was open: what it did to the state is discarded",
+                thread=base.info.name,
+                checkpoint=tip.head.version,
+                hint="thread.refresh(), look, and enter the step anew",
+            )
         if state is None:
             draft = make(tip)
             continue
@@ -251,6 +270,13 @@ def _placed(ctx: Context, tip: Tip, draft: Draft) -> Checkpoint:
     )
 
 
+def _said_to_graph(ctx: Context, head: Checkpoint, draft: Draft) -> Draft:
+    if draft.graph is not None or not head.meta:
+        return draft
+    found = carried(ctx, head, draft.root, draft.objects, draft.origin, draft.kind)
+    return msgspec.structs.replace(draft, graph=found)
+
+
 def _first(ctx: Context, name: str, uid: ThreadUid, draft: Draft) -> Checkpoint:
     return _checkpoint(
         ctx,
@@ -297,8 +323,8 @@ def _checkpoint(
         trace_id=trace_id,
         span_id=span_id,
         build=BUILD,
-        meta=said.meta,
-        namespace="",
+        meta=said.meta | draft.graph if draft.graph else said.meta,
+        namespace=draft.namespace,
         ledger=draft.ledger,
         uses=draft.uses,
         **place,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from takeback._version import __version__
+from takeback.engine import owners
 from takeback.errors import CorruptObject, ThreadDeleted, UnknownThread
 from takeback.model.ids import shown
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
@@ -18,6 +19,8 @@ from takeback.storage.base import Audit, Storage
 from takeback.storage.objects import ObjectCache
 
 BUILD = __version__
+APPROVAL_US = 24 * 3600 * 1_000_000
+"""For how long a yes may be used. A request waits for as long as nobody answers it."""
 _REMEMBERED = 512  # checkpoints
 
 
@@ -50,7 +53,9 @@ class Context:
         self.clock = clock or _now
         self.approvers = approvers or []  # public keys; with one, a grant counts that it has signed
         self.cache = ObjectCache(cache_bytes)
+        self.lease_us, self.approval_us = owners.LEASE_US, APPROVAL_US
         self.books: dict[bytes, Any] = {}  # ledgers of families, see `book.book_of`
+        self.held: dict[Any, Any] = {}  # what the façade holds for all its handles, by what it is of
         self._checkpoints: dict[tuple[bytes, int], Checkpoint] = {}
 
     def get(self, digest: bytes) -> bytes:

@@ -8,24 +8,27 @@ from typing import Any
 import msgspec
 
 from takeback.engine import approvals, owners
-from takeback.engine.book import Book, Change, blob
+from takeback.engine.book import Book, Change, blob, lost
 from takeback.engine.calls import Hands, afford
 from takeback.engine.commit import Draft, ItemStale, LedgerStale, Said, publish
 from takeback.engine.context import Context, Tip
 from takeback.engine.forgetting import MemoryPart, memory_of
 from takeback.engine.rollback import Move
-from takeback.engine.undoing import redoing, settled_undo, undoing
+from takeback.engine.undoing import evidence, redoing, remembered, settled_undo, undoing
 from takeback.errors import (
+    ApprovalDenied,
     ApprovalRequired,
+    BadSeal,
     BudgetExceeded,
     NotDone,
     PlanStale,
     Undecided,
+    WorkspaceFailed,
 )
 from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.ledger import Effect, Entry, PlanCell, PlanLine
-from takeback.model.records import Checkpoint
+from takeback.model.records import Checkpoint, FileRoot
 from takeback.storage.base import Lock, Row
 
 _replace = msgspec.structs.replace
@@ -42,7 +45,7 @@ def carry_on(ctx: Context, book: Book, plan: PlanCell, hands: Hands) -> PlanCell
             if plan.state != "applying":
                 return plan
             if todo is None:
-                return finish(ctx, book, plan)
+                return finish(ctx, book, plan, hands) if hands.reaches(ctx, plan) else plan
             line = plan.lines[todo]
             if line.state == "running" or not hands.has(line.handler):
                 return plan  # somebody else's turn
@@ -57,16 +60,18 @@ def recover(book: Book, plan: PlanCell) -> None:
 
     def decide() -> Change:
         now = book.plans[plan.id]
+        if not now.live:
+            return Change()
         changed: list[Entry] = []
         lines = list(now.lines)
         state = now.state
         for place, line in enumerate(lines):
             if line.state != "running" or owners.holds(line.owner, line.lease_us, book.clock()):
                 continue
-            effect = book.effects[line.effect]
-            lines[place], effect, lost = _abandoned(line, effect)
+            after, effect = _abandoned(line, book.effects[line.effect], book.clock())
+            lines[place] = after
             changed.append(effect)
-            state = "paused" if lost else state
+            state = "paused" if after.state == "failed" else state
         return Change([_replace(now, lines=lines, state=state), *changed] if changed else [])
 
     book.change(decide)
@@ -81,7 +86,9 @@ def decide_line(book: Book, plan: PlanCell, effect: Effect, what: str) -> PlanCe
         if now.state != "paused" or place is None or now.lines[place].state != "failed":
             raise Undecided(f"the plan has no failed line for #{effect.number}", hint="`takeback recover`")
         line, current = now.lines[place], book.effects[effect.id]
-        stuck = current.state == "unknown" or (current.state == "undo_unknown" and not current.undo_safe)
+        stuck = (current.state == "unknown" and not remembered(current, book.clock())) or (
+            current.state == "undo_unknown" and not current.undo_safe
+        )
         if what == "retry" and stuck:
             raise Undecided(
                 f"what happened to #{effect.number} has to be resolved before it is tried again",
@@ -103,19 +110,33 @@ def abort(ctx: Context, book: Book, plan: PlanCell, said: Said) -> Tip:
     return _end(ctx, book, plan, "aborted", lambda tip: Draft("note", tip.head.state_root, said))
 
 
-def finish(ctx: Context, book: Book, plan: PlanCell) -> PlanCell:
-    """One transaction: the checkpoint that opens the line, open steps given up, and the thread is free."""
-    meta = canonical.decode(plan.meta)
-    said = Said(reason=plan.reason, actor=plan.actor, meta=meta)
-    stack = None if plan.stack is None else (plan.stack[0], plan.stack[1])
-
-    def draft(_: Tip) -> Draft:
-        return Draft(
-            plan.kind, plan.root, said, origin=plan.target, undoes=plan.undoes, stack=stack, files=plan.files
-        )
-
-    _end(ctx, book, plan, "applied", draft)
+def finish(ctx: Context, book: Book, plan: PlanCell, hands: Hands) -> PlanCell:
+    """Files, then one transaction: the checkpoint that opens the line, steps given up, the thread free."""
+    if not plan.moves:
+        _end(ctx, book, plan, "applied", lambda _: _ending(plan, plan.files))
+        return book.plans[plan.id]
+    try:
+        with hands.put_back(ctx, plan) as filed:
+            after = filed.over(plan.files or [])
+            _end(ctx, book, plan, "applied", lambda _: _ending(plan, after, filed.objects))
+            filed.settle()
+    except WorkspaceFailed as failed:
+        if not plan.lines:  # nothing was done to the world either: the thread need not wait for a person
+            abort(ctx, book, plan, Said(reason=f"given up: {failed.what}", actor=plan.actor))
+        raise
     return book.plans[plan.id]
+
+
+def _ending(
+    plan: PlanCell, files: list[FileRoot] | None, contents: dict[bytes, bytes] | None = None
+) -> Draft:
+    """The checkpoint that a plan ends with."""
+    said = Said(reason=plan.reason, actor=plan.actor, meta=canonical.decode(plan.meta))
+    stack = None if plan.stack is None else (plan.stack[0], plan.stack[1])
+    return Draft(
+        plan.kind, plan.root, said, origin=plan.target, undoes=plan.undoes, stack=stack, files=files,
+        contents=contents or {},
+    )  # fmt: skip
 
 
 def given_up(book: Book, thread: bytes) -> list[Entry]:
@@ -130,8 +151,9 @@ def _line(ctx: Context, book: Book, plan: PlanCell, place: int, hands: Hands, ow
         _undo_within(book, plan, place, hands)
         return
     try:
-        effect = _begin_line(ctx, book, plan, place, owner)
-    except (BudgetExceeded, Undecided) as refused:
+        facts = _facts(book.effects[line.effect], book, hands) if line.do == "redo" else {}
+        effect = _begin_line(ctx, book, plan, place, owner, facts)
+    except (BudgetExceeded, Undecided, ApprovalDenied, BadSeal) as refused:
         _fail_line(book, plan, place, str(refused))
         return
     if effect is None:
@@ -151,7 +173,16 @@ def _line(ctx: Context, book: Book, plan: PlanCell, place: int, hands: Hands, ow
     _end_line(book, plan, place, effect, state, result=result, error=error)
 
 
-def _begin_line(ctx: Context, book: Book, plan: PlanCell, place: int, owner: str) -> Effect | None:
+def _facts(effect: Effect, book: Book, hands: Hands) -> dict[str, Any]:
+    try:
+        return hands.facts(effect, book)
+    except Exception as broken:  # whatever a tool raises: nothing was done yet
+        raise Undecided(f"its facts could not be looked up: {type(broken).__name__}: {broken}") from broken
+
+
+def _begin_line(
+    ctx: Context, book: Book, plan: PlanCell, place: int, owner: str, facts: dict[str, Any]
+) -> Effect | None:
     def decide() -> Change:
         now = book.plans[plan.id]
         line = now.lines[place]
@@ -163,16 +194,18 @@ def _begin_line(ctx: Context, book: Book, plan: PlanCell, place: int, owner: str
         approval: list[Entry] = []
         if line.do == "undo":
             effect = undoing(effect, book.clock(), owner)
-        else:
+        elif effect.state != "undone":
             effect = redoing(effect, book.clock(), owner)
-            afford(book, effect.cost, effect.shown)
-            found = approvals.lookup(ctx, book, effect)
-            if effect.approval is not None and (found is None or found.state != "granted"):
-                waits = ApprovalRequired(f"{effect.shown} waits for a new approval")
-                failed = _with_line(now, place, state="failed", error=str(waits), paused=True)
-                return Change([failed, *approvals.request_redo(ctx, book, effect, found)])
-            if found is not None and effect.approval is not None:
+        else:
+            effect = _replace(redoing(effect, book.clock(), owner), facts=facts)
+            if effect.approval is not None:
+                found = approvals.lookup(ctx, book, effect, plan.id)
+                if found is None or found.state != "granted":
+                    waits = ApprovalRequired(f"{effect.shown} waits for a new approval")
+                    failed = _with_line(now, place, state="failed", error=str(waits), paused=True)
+                    return Change([failed, *approvals.request_redo(book, effect, found, plan.id)])
                 approval = [_replace(found, state="used")]
+            afford(book, effect.cost, effect.shown)
         held = _with_line(now, place, state="running", owner=owner, lease_us=effect.deadline_us)
         return Change([held, effect, *approval], answer=effect)
 
@@ -194,20 +227,15 @@ def _end_line(
 
     def decide() -> Change:
         now = book.plans[plan.id]
-        current = book.effects[effect.id]
-        if current.redo != effect.redo or current.state not in (
-            "undoing",
-            "begun",
-            "unknown",
-            "undo_unknown",
-        ):
-            return Change([_replace(current, late=[*current.late, state])])
-        settled = settled_undo(current, state, book, error)
-        if result is not None:
+        line = now.lines[place]
+        settled = evidence(book.effects[effect.id], effect, state, book, error)
+        if result is not None and settled.state == "done":
             kept, held = blob(result)
             objects.update(held)
             settled = _replace(settled, result=kept)
-        goal = settled.state == ("undone" if now.lines[place].do == "undo" else "done")
+        if not now.live or (line.state, line.owner) != ("running", effect.executor):
+            return Change([settled], objects=objects)  # somebody else went on with it meanwhile
+        goal = settled.state == ("undone" if line.do == "undo" else "done")
         after = _with_line(now, place, state="done" if goal else "failed", error=error, paused=not goal)
         return Change([after, settled], objects=objects)
 
@@ -252,14 +280,14 @@ def _with_line(plan: PlanCell, place: int, *, paused: bool = False, **fields: An
     return _replace(plan, lines=lines, state="paused" if paused else plan.state)
 
 
-def _abandoned(line: PlanLine, effect: Effect) -> tuple[PlanLine, Effect, bool]:
-    """A line whose worker is gone: (the line, its effect, whether somebody has to decide)."""
-    safe = effect.undo_safe if line.do == "undo" else effect.repeat == "keyed"
-    effect = _replace(effect, dirty=True)
-    if safe:
-        return _replace(line, state="todo", owner="", lease_us=0), effect, False
-    effect = _replace(effect, state="undo_unknown" if line.do == "undo" else "unknown")
-    return _replace(line, state="failed", owner="", lease_us=0, error="its worker is gone"), effect, True
+def _abandoned(line: PlanLine, effect: Effect, clock: int) -> tuple[PlanLine, Effect]:
+    """A line whose worker is gone: to be done again where that is safe, else somebody has to decide."""
+    if effect.state in ("begun", "undoing"):
+        effect = lost(effect)
+    goal = effect.state == ("undone" if line.do == "undo" else "done")
+    if goal or (effect.undo_safe if line.do == "undo" else remembered(effect, clock)):
+        return _replace(line, state="todo", owner="", lease_us=0), effect
+    return _replace(line, state="failed", owner="", lease_us=0, error="its worker is gone"), effect
 
 
 def _end(ctx: Context, book: Book, plan: PlanCell, state: str, draft: Callable[[Tip], Draft]) -> Tip:
@@ -287,7 +315,7 @@ def _memory(ctx: Context, book: Book, tip: Tip, plan: PlanCell, draft: Draft) ->
     if draft.origin is None:
         return MemoryPart(ctx, [])
     move = Move(plan.kind, tip.head, tip.head, draft)
-    return memory_of(ctx, book, tip, move, kept=not plan.memory)
+    return memory_of(ctx, book, tip, move, plan.memory)
 
 
 class _Ended:
@@ -298,7 +326,9 @@ class _Ended:
         self.entries: list[Entry] = []
 
     def beside(self, checkpoint: Checkpoint) -> list[Row]:
-        gone = given_up(self.book, self.plan.thread) if self.state == "applied" else []
+        gone: list[Entry] = approvals.void(self.book, plan=self.plan.id)
+        if self.state == "applied":
+            gone += given_up(self.book, self.plan.thread)
         self.entries = [_replace(self.plan, state=self.state, version=checkpoint.version), *gone]
         free = Lock(ThreadUid(self.plan.thread), None, was=self.plan.id)
         return [free, self.book.row(self.entries), *self.memory.rows(checkpoint)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -49,8 +49,16 @@ class EffectsPart:
 
     name = "effects"
 
-    def __init__(self, groups: dict[str, list[Effect]], wish: Wish, notes: list[str] | None = None) -> None:
-        self.groups, self.wish, self.notes = groups, wish, notes or []
+    def __init__(
+        self,
+        groups: dict[str, list[Effect]],
+        wish: Wish,
+        notes: list[str] | None = None,
+        owner: bytes | None = None,
+        seq: int = 0,
+    ) -> None:
+        self.groups, self.wish, self.notes, self._owner = groups, wish, notes or [], owner
+        self.seq = seq  # the ledger's number when it was looked at
 
     def __getattr__(self, name: str) -> list[Effect]:
         if name in GROUPS:
@@ -64,8 +72,8 @@ class EffectsPart:
 
     @property
     def redone(self) -> list[Effect]:
-        """What is done again, because it was asked for."""
-        missing = self.groups.get("missing", [])
+        """What is done again, because it was asked for; another thread's is for that one to do again."""
+        missing = (e for e in self.groups.get("missing", []) if e.owner == self._owner)
         return sorted((e for e in missing if e.number in self.wish.redo), key=lambda e: e.order)
 
     @property
@@ -121,7 +129,11 @@ class EffectsPart:
         said += [f"{_named(e)} stays: a fork relies on it" for e in self.groups.get("shared", [])]
         said += [f"{_named(e)} belongs to another thread" for e in self.groups.get("foreign", [])]
         redone = self.redone
-        said += [f"{_named(e)} stays undone" for e in self.groups.get("missing", []) if e not in redone]
+        said += [
+            f"{_named(e)} stays undone: not done again by itself"
+            for e in self.groups.get("missing", [])
+            if e not in redone
+        ]
         return [*said, *self.notes][:limit]
 
     def as_dict(self) -> dict[str, Any]:
@@ -149,11 +161,12 @@ class Differences(EffectsPart):
 def effects_of(ctx: Context, book: Book, tip: Tip, move: Move, wish: Wish) -> EffectsPart:
     """What a move does to effects; a merge does nothing to them, a revert names what it leaves."""
     if move.kind == "merge" or not book.effects:
-        return EffectsPart({}, wish, _unseen(ctx, tip, pointer(move.target)))
+        return EffectsPart({}, wish, _unseen(ctx, tip, pointer(move.target)), seq=book.seq)
     if move.kind == "revert":
         return _of_revert(book, tip, move.target.version, wish)
     target = pointer(move.target)
-    return EffectsPart(_groups(ctx, book, tip, target, wish), wish, _unseen(ctx, tip, target))
+    groups = _groups(ctx, book, tip, target, wish)
+    return EffectsPart(groups, wish, _unseen(ctx, tip, target), tip.info.uid, book.seq)
 
 
 def discrepancies(ctx: Context, book: Book, tip: Tip) -> EffectsPart:
@@ -161,6 +174,14 @@ def discrepancies(ctx: Context, book: Book, tip: Tip) -> EffectsPart:
     groups = _groups(ctx, book, tip, tip.pointer, Wish()) if book.effects else {}
     groups.pop("same", None)
     return Differences(groups, Wish(effects=False))
+
+
+def waits(lacking: Mapping[str, int]) -> list[str]:
+    """What nobody here can do, a line a handler."""
+    return [
+        f"{count} {'waits' if count == 1 else 'wait'} for a worker with {handler}"
+        for handler, count in lacking.items()
+    ]
 
 
 def doing(handler: str) -> str:
@@ -183,10 +204,12 @@ def _groups(ctx: Context, book: Book, tip: Tip, target: Pointer, wish: Wish) -> 
     merged = [book.lineage(pointer) for pointer in _merged(ctx, tip)]
     groups: dict[str, list[Effect]] = {name: [] for name in GROUPS}
     uid = tip.info.uid
-    for effect in book.effects.values():
+    for effect in sorted(book.effects.values(), key=lambda e: e.number):
         known = believed(effect, aim)
         if known or _concerns(effect, uid, merged):
             groups[_group(effect, uid, known, relying, wish)].append(effect)
+    for effects in groups.values():
+        effects.sort(key=lambda e: e.number)
     return groups
 
 
@@ -208,7 +231,7 @@ def _group(effect: Effect, uid: bytes, known: bool, relying: Collection[Lineage]
         return "never"
     if known:
         return "same"
-    if effect.orphan and not wish.orphans:
+    if effect.orphan and not effect.uses and not wish.orphans:
         return "orphan"
     if effect.number not in wish.take_shared and any(believed(effect, lineage) for lineage in relying):
         return "shared"
@@ -224,6 +247,11 @@ def _concerns(effect: Effect, uid: bytes, merged: Collection[Lineage]) -> bool:
         or any(use.thread == uid for use in effect.uses)
         or any(believed(effect, lineage) for lineage in merged)
     )
+
+
+def relied_on(ctx: Context, book: Book, tip: Tip, effect: Effect) -> bool:
+    """Whether another thread of the family that has a right to effects believes in it."""
+    return any(believed(effect, book.lineage(head)) for head in _relying(ctx, book, tip))
 
 
 def _relying(ctx: Context, book: Book, tip: Tip) -> list[Pointer]:
@@ -252,7 +280,7 @@ def _of_revert(book: Book, tip: Tip, version: int, wish: Wish) -> EffectsPart:
         if e.may_stand and any(use.thread == uid and use.version == version for use in e.uses)
     ]
     notes = [f"{_named(e)} stays: a revert takes back state alone" for e in of_step]
-    return EffectsPart({}, wish, notes)
+    return EffectsPart({}, wish, notes, seq=book.seq)
 
 
 def _unseen(ctx: Context, tip: Tip, target: Pointer) -> list[str]:

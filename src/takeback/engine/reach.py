@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from takeback.engine.context import Context
 from takeback.model import ledger
-from takeback.model.ledger import ApprovalCell, Effect
+from takeback.model.ledger import ApprovalCell, Effect, PlanCell
+from takeback.model.manifest import nodes as manifest
 from takeback.model.records import Checkpoint, ThreadInfo
 from takeback.model.tree.walk import references
 from takeback.storage.base import Cell
 
 _PAGE = 500
 
-below = references
-"""The digests that an object names."""
+
+def below(payload: bytes) -> list[bytes]:
+    """The digests that an object names."""
+    return manifest.references(payload) if manifest.owns(payload) else references(payload)
 
 
 def roots(checkpoint: Checkpoint) -> list[bytes]:
@@ -48,6 +51,9 @@ def kept_beside(cells: Iterable[Cell]) -> list[bytes]:
             blobs = [entry.args, entry.result, entry.before, entry.after]
         elif isinstance(entry, ApprovalCell):
             blobs = [entry.args]
+        elif isinstance(entry, PlanCell) and entry.live:
+            # No checkpoint has what it ends with yet: merged contents, a state that was made for it.
+            found += [entry.root, *(root.manifest for root in [*(entry.files or []), *entry.moves])]
         found += [blob.digest for blob in blobs if blob is not None and blob.digest]
     return found
 

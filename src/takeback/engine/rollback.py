@@ -15,7 +15,7 @@ from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.diff import changes_between
 from takeback.errors import BadRequest, Conflict, NothingToRedo, NothingToUndo, PlanStale
 from takeback.model.ids import BOOKMARK, shown
-from takeback.model.records import Checkpoint, Pointer
+from takeback.model.records import Checkpoint, FileRoot, Pointer
 from takeback.model.tree.nodes import Writer
 
 
@@ -80,8 +80,8 @@ def to_checkpoint(tip: Tip, target: Checkpoint, *, state: bool = True, files: bo
     """Roll back (or forward) to any version: a new operation, with the head's stack below it. What is left
     out stays as it is at the head."""
     draft = _restoring(target, "rollback", origin=pointer(target))
-    if not state:
-        draft = msgspec.structs.replace(draft, root=tip.head.state_root)
+    if not state:  # nor does the history go back: what is undone under it shows as missing
+        draft = msgspec.structs.replace(draft, root=tip.head.state_root, origin=tip.pointer)
     if not files:
         draft = msgspec.structs.replace(draft, files=tip.head.files)
     return Move("rollback", tip.head, target, draft)
@@ -124,6 +124,16 @@ def forth(ctx: Context, tip: Tip) -> Move:
     stack = (target.undo_top, target.redo_top)
     draft = _restoring(target, "redo", origin=pointer(target), undoes=top, stack=stack)
     return Move("redo", tip.head, target, draft, undone)
+
+
+def onto(move: Move, tip: Tip, files: list[FileRoot]) -> Move:
+    """The same move from a head that says the same of the state, with these files: what was dirty has been
+    captured since."""
+    stack = move.draft.stack
+    if move.kind == "undo" and stack is not None:
+        stack = (stack[0], tip.head.version + 1)
+    draft = msgspec.structs.replace(move.draft, files=files, stack=stack)
+    return msgspec.structs.replace(move, head=tip.head, draft=draft)
 
 
 def state_part(ctx: Context, move: Move) -> StatePart:

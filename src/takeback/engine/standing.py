@@ -132,7 +132,7 @@ def merging(ctx: Context, book: Book, tip: Tip, other: Tip) -> list[Entry]:
     taken: list[Entry] = [
         msgspec.structs.replace(e, owner=tip.info.uid) for e in book.effects.values() if e.owner == uid
     ]
-    if any(step.thread == uid and book.of_step(step.id) for step in book.open_steps(uid)):
+    if any(book.of_step(step.id) or step.reused for step in book.open_steps(uid)):
         raise BadRequest(
             f"{other.info.name!r} has an open step with effects",
             thread=tip.info.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,7 +15,14 @@ from takeback.engine.book import Book, Change, Lineage, book_of
 from takeback.engine.commit import Draft, ItemStale, LedgerStale, Said, draft_state, publish_or_merge
 from takeback.engine.context import Context, Tip
 from takeback.engine.items import MEMORY, Buffer
-from takeback.errors import EffectUndone, EffectUnknown, StepInProgress, StepLost
+from takeback.errors import (
+    EffectUndone,
+    EffectUnknown,
+    ReplayDiverged,
+    RollbackInProgress,
+    StepInProgress,
+    StepLost,
+)
 from takeback.model import canonical
 from takeback.model.ledger import Effect, Entry, StepCell, Use
 from takeback.model.records import Checkpoint
@@ -58,7 +66,9 @@ class Session:
         self.claimed[effect.id] = None
 
     def still_mine(self) -> StepCell:
-        """The step's cell, if this attempt still holds it."""
+        """The step's cell, if this attempt still holds it, as far as is known here."""
+        if any(plan.live and plan.thread == self.cell.thread for plan in self.book.plans.values()):
+            raise in_progress(self.tip.info.name)
         if not self.stored:
             return self._still_new()
         now = self.book.steps[self.cell.id]
@@ -84,6 +94,14 @@ class Session:
                 raise self.lost(f"another worker has recorded the step {cell.label!r} of the run meanwhile")
         return cell
 
+    def still_here(self) -> None:
+        """Refuse where the line of the step is over: before something else is said of a call in it."""
+        now = self.ctx.tip(self.tip.info.name)
+        if now is None or now.info.uid != self.tip.info.uid or now.head.line != self.tip.head.line:
+            raise self.lost(f"the thread went back while the step {self.cell.label!r} was open")
+        if now.info.lock is not None and not self.replays:  # looking back is possible throughout
+            raise in_progress(self.tip.info.name)
+
     def took(self, cell: StepCell) -> None:
         self.cell, self.stored = cell, True
 
@@ -105,10 +123,18 @@ def enter(
 ) -> Session:
     """Begin a step, resume the one that is open, or (in a run) replay the one that was recorded."""
     book = book_of(ctx, tip.info.family).refresh()
+    if tip.info.lock is not None:
+        raise in_progress(tip.info.name)
     if run is not None:
         done = book.closed_steps(run, label, book.lineage(tip.pointer))
         if entry < len(done):
             return Session(ctx, tip, book.steps[done[entry]], stored=True, replays=True)
+        if entry > len(done):
+            raise ReplayDiverged(
+                f"steps {label!r} that the run {run!r} has been through were taken back meanwhile",
+                thread=tip.info.name,
+                hint="Start it again from its first line",
+            )
     found = book.open_step(tip.info.uid, tip.head.line, run, label)
     if found is None:
         return Session(ctx, tip, _new(ctx, tip, book, label, run), stored=False)
@@ -124,6 +150,14 @@ def enter(
         if book.steps[found.id].state != "open":
             fresh = ctx.tip(tip.info.name)
             return enter(ctx, fresh or tip, label, run, entry=entry, wait=wait, take_over=take_over)
+
+
+def in_progress(thread: str) -> RollbackInProgress:
+    return RollbackInProgress(
+        "a plan is being applied to the thread",
+        thread=thread,
+        hint="It can be read and forked meanwhile; `takeback recover` shows how far the plan came",
+    )
 
 
 def release(session: Session) -> None:
@@ -146,13 +180,20 @@ def leave(session: Session) -> None:
     session.book.change(decide)
 
 
-def close(session: Session, tip: Tip, state: Any, said: Said, memory: Buffer) -> Tip:
-    """The step ends as a version; ledger and memory say so in the same transaction."""
+def close(
+    session: Session,
+    tip: Tip,
+    state: Any,
+    said: Said,
+    memory: Buffer,
+    dress: Callable[[Tip, Draft], Draft] = lambda _, draft: draft,
+) -> Tip:
+    """The step ends as a version; ledger and memory say so in its transaction. `dress` adds its files."""
     ctx, book = session.ctx, session.book
     entries: list[Entry] = []
 
     def make(at: Tip) -> Draft:
-        draft = draft_state(ctx, at, state, "step", said)
+        draft = dress(at, draft_state(ctx, at, state, "step", said))
         return covering(draft, claims_of(session), memory)
 
     def beside(checkpoint: Checkpoint) -> list[Row]:
@@ -177,7 +218,8 @@ def close(session: Session, tip: Tip, state: Any, said: Said, memory: Buffer) ->
 def check_close(session: Session) -> None:
     """Refuse to close over what nobody knows, or what was taken back."""
     session.still_mine()
-    for effect in session.calls():
+    own = session.book.of_step(session.cell.id)
+    for effect in own + [e for e in session.calls() if e not in own and e.id in session.claimed]:
         if effect.state in ("begun", "unknown", "undoing", "undo_unknown"):
             raise EffectUnknown(
                 f"the step {session.cell.label!r} cannot close: the outcome of #{effect.number} "
@@ -258,7 +300,7 @@ def _new(ctx: Context, tip: Tip, book: Book, label: str, run: str | None) -> Ste
     return StepCell(
         id=os.urandom(12), thread=tip.info.uid, line=tip.head.line, run=run, label=label,
         ord=book.ordinal(run, label, lineage, tip.info.uid, tip.head.line), base=tip.head.version,
-        owner=owners.claim(), lease_us=ctx.clock() + owners.LEASE_US,
+        owner=owners.claim(), lease_us=ctx.clock() + ctx.lease_us,
     )  # fmt: skip
 
 
@@ -277,9 +319,8 @@ def _resume(ctx: Context, tip: Tip, book: Book, step: StepCell, *, take_over: bo
                 thread=tip.info.name,
                 hint="Wait for it (wait=seconds), or take it over (take_over=True)",
             )
-        resumed = _replace(now, attempt=now.attempt + 1, owner=owner, lease_us=clock + owners.LEASE_US)
-        lost = [_replace(e, state="unknown", dirty=True) for e in book.of_step(now.id) if e.state == "begun"]
-        return Change([resumed, *lost], answer=resumed)
+        resumed = _replace(now, attempt=now.attempt + 1, owner=owner, lease_us=clock + ctx.lease_us)
+        return Change([resumed, *book.in_flight(now)], answer=resumed)
 
     try:
         cell = book.change(decide)

@@ -131,6 +131,12 @@ class MissingExtra(BadRequest):
     kind = "missing_extra"
 
 
+class WorkspaceRefused(BadRequest):
+    """A directory that is not attached as it was asked: too large a place, in use, or inside another."""
+
+    kind = "workspace_refused"
+
+
 # --- it is not there ----------------------------------------------------------------------------------
 
 
@@ -150,6 +156,18 @@ class UnknownLabel(NotFound):
     """The thread has no such label."""
 
     kind = "unknown_label"
+
+
+class WorkspaceMissing(NotFound):
+    """A workspace whose directory is gone, was moved, or is another now."""
+
+    kind = "workspace_missing"
+
+
+class UnknownFile(NotFound):
+    """The checkpoint holds no such file."""
+
+    kind = "unknown_file"
 
 
 class Removed(NotFound):
@@ -299,6 +317,18 @@ class NetworkFilesystem(StoreError):
     kind = "network_filesystem"
 
 
+class WorkspaceFailed(StoreError):
+    """Files could not be read or put back; the message says which, and what the workspace holds now."""
+
+    kind = "workspace_failed"
+
+
+class WorkspaceBusy(StoreError):
+    """Another process is capturing or restoring the workspace for too long."""
+
+    kind = "workspace_busy"
+
+
 class UnknownOutcome(StoreError):
     """A write whose outcome could not be found out."""
 
@@ -400,10 +430,15 @@ __all__ = [
     "Unacknowledged",
     "Undecided",
     "UnknownCheckpoint",
+    "UnknownFile",
     "UnknownLabel",
     "UnknownOutcome",
     "UnknownThread",
     "Unstorable",
+    "WorkspaceBusy",
+    "WorkspaceFailed",
+    "WorkspaceMissing",
+    "WorkspaceRefused",
     "WrongOwner",
     "WrongThread",
 ]

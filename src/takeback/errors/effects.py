@@ -96,7 +96,7 @@ class RollbackInProgress(Moved):
 
 
 class PlanPaused(Moved):
-    """A line of a plan failed; retry it, accept it, or abort the plan."""
+    """A line of a plan failed, or waits for a worker: `plan` can be retried, gone on without, or aborted."""
 
     kind = "plan_paused"
 

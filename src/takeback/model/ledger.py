@@ -122,6 +122,9 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     trace_id: str | None = None
     span_id: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<Effect #{self.number} {self.state}: {self.shown}>"
+
     @property
     def live(self) -> bool:
         return self.state in _ATTENTION
@@ -189,7 +192,8 @@ class PlanCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     summary: str = ""
     created_us: int = 0
     version: int | None = None
-    memory: bool = True  # whether memory goes back with it
+    moves: list[FileRoot] = []  # workspaces whose files it puts back: as they were when it began
+    memory: Pointer | None = None  # as of which checkpoint memory is to show
 
     @property
     def live(self) -> bool:
@@ -220,6 +224,7 @@ class ApprovalCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     decided_us: int = 0
     answer: bytes | None = None  # a denial's reason; what a question was answered with
     signature: bytes | None = None
+    plan: bytes | None = None  # the plan in which the call is to be made again
 
     @property
     def live(self) -> bool:
@@ -228,8 +233,9 @@ class ApprovalCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     def signed(self) -> bytes:
         """What a grant's signature covers: this call, and nothing else."""
         return canonical.encode(
-            ["takeback grant 1", self.id, self.thread, self.line, self.step, self.slot, self.redo, self.tool,
-             self.version, self.args.raw or self.args.digest, self.facts, self.decided_by or ""]
+            ["takeback grant 2", self.id, self.thread, self.line, self.step, self.slot, self.redo, self.tool,
+             self.version, self.args.raw or self.args.digest, self.facts, self.decided_by or "",
+             self.expires_us, self.plan]
         )  # fmt: skip
 
 
@@ -260,12 +266,32 @@ class BudgetCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
         return False
 
 
-Entry: TypeAlias = "StepCell | Effect | PlanCell | ApprovalCell | ThreadCell | BudgetCell"
-E = TypeVar("E", StepCell, Effect, PlanCell, ApprovalCell, ThreadCell, BudgetCell)
+class WorkspaceCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
+    """A directory whose files are checkpointed with the thread: where it is, and what of it is captured."""
+
+    id: bytes
+    thread: bytes
+    name: str
+    path: bytes
+    host: str
+    device: int
+    inode: int
+    shared: bool = False
+    rules: bytes = b""
+    attached_us: int = 0
+    detached: bool = False
+
+    @property
+    def live(self) -> bool:
+        return False
+
+
+Entry: TypeAlias = "StepCell | Effect | PlanCell | ApprovalCell | ThreadCell | BudgetCell | WorkspaceCell"
+E = TypeVar("E", StepCell, Effect, PlanCell, ApprovalCell, ThreadCell, BudgetCell, WorkspaceCell)
 
 KINDS: dict[str, type[Any]] = {
     "step": StepCell, "effect": Effect, "plan": PlanCell, "approval": ApprovalCell, "thread": ThreadCell,
-    "budget": BudgetCell,
+    "budget": BudgetCell, "workspace": WorkspaceCell,
 }  # fmt: skip
 KIND_OF = {kind: name for name, kind in KINDS.items()}
 _DECODERS = {name: msgspec.msgpack.Decoder(kind) for name, kind in KINDS.items()}

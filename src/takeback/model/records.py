@@ -125,11 +125,17 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
             "trace_id": self.trace_id,
             "span_id": self.span_id,
             "build": self.build,
-            "meta": self.meta,
+            "meta": _shown(self.meta),
             "namespace": self.namespace,
             "ledger": self.ledger or "full",
             "files": [{"workspace": root.workspace, "manifest": shown(root.manifest)} for root in self.files],
         }
+
+
+def _shown(meta: dict[str, Any]) -> dict[str, Any]:
+    from takeback.model import graphs
+
+    return graphs.shown(meta)
 
 
 _FIELDS = (

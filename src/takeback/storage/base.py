@@ -16,6 +16,7 @@ import msgspec
 
 from takeback.errors import BadRequest
 from takeback.model import canonical
+from takeback.model.graphs import GraphWrite
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
 
@@ -131,6 +132,21 @@ class Audit(msgspec.Struct, frozen=True):
     entry: AuditEntry
 
 
+class PutWrites(msgspec.Struct, frozen=True):
+    """What a graph's tasks wrote. One with a negative number takes the place of the one of its key, task and
+    number; of others the first stays. Guard: the thread lives."""
+
+    uid: ThreadUid
+    writes: list[GraphWrite]
+
+
+class Hide(msgspec.Struct, frozen=True):
+    """A graph no longer sees these of its checkpoints, (version, namespace). Guard: the thread lives."""
+
+    uid: ThreadUid
+    places: list[tuple[int, str]]
+
+
 class NewEpoch(msgspec.Struct, frozen=True):
     """A collection begins. An epoch is a minute: that in which an object was brought last, by the writer's
     clock. From now on it is a later one than any before, whatever a clock says."""
@@ -155,7 +171,7 @@ class Prune(msgspec.Struct, frozen=True):
 
 Row: TypeAlias = (
     "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Still | Ledger | Within"
-    " | Audit | NewEpoch | Forget | Prune | ItemsRow"
+    " | Audit | NewEpoch | Forget | Prune | ItemsRow | PutWrites | Hide"
 )
 
 
@@ -232,6 +248,47 @@ class Labels(msgspec.Struct, Query[tuple[str, int]], frozen=True):
     """The labels of a thread, each with the version that it names, by name."""
 
     uid: bytes
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One of a graph's checkpoints: its number in the store's order, and the row that stands for it."""
+
+    seq: int
+    namespace: str
+    checkpoint: Checkpoint
+    hidden: bool = False
+
+
+class Places(msgspec.Struct, Query[Found], frozen=True):
+    """A graph's checkpoints, newest first: those of a thread by version, those of all by the store's order.
+
+    `hash` and `run` are of names (`graphs.index_key`), which are to be compared on a hit. `before` is a
+    version with a thread, else a number of the store: only what came earlier.
+    """
+
+    uid: bytes | None = None
+    namespace: str | None = None
+    hash: int | None = None
+    run: int | None = None
+    source: str | None = None
+    step: int | None = None
+    before: int | None = None
+    hidden: bool = False
+    limit: int | None = None
+
+
+class Buried(msgspec.Struct, Query[ThreadInfo], frozen=True):
+    """The deleted threads that had a name."""
+
+    name: str
+
+
+class Writes(msgspec.Struct, Query[GraphWrite], frozen=True):
+    """What tasks wrote at these of a thread's checkpoints (None: at all), by key, and within one in the order
+    in which a graph applies them."""
+
+    uid: bytes
+    keys: list[bytes] | None = None
 
 
 class Epochs(msgspec.Struct, Query[int], frozen=True):

@@ -50,6 +50,7 @@ from takeback.storage.base import (
     finder,
     has_meta,
 )
+from takeback.storage.memory_graphs import GRAPH_FINDERS, GRAPH_WRITERS, Graphs
 from takeback.storage.memory_items import ITEM_FINDERS, ITEM_WRITERS, Kept
 
 T = TypeVar("T")
@@ -67,6 +68,8 @@ class _Tenant:
         self.labels: dict[bytes, dict[str, int]] = {}
         self.audit: list[AuditEntry] = []
         self.cells: dict[bytes, dict[tuple[bytes, str], Cell]] = {}
+        self.graphs = Graphs()
+
         self.epoch = 0
         self.epochs: dict[bytes, int] = {}
         self.pruned: dict[bytes, list[tuple[int, int, int]]] = {}
@@ -127,6 +130,7 @@ class MemoryStorage:
         )  # fmt: skip
         tenant.names[row.name] = row.uid
         tenant.checkpoints[row.uid] = [_own(row.first)]
+        tenant.undo += tenant.graphs.add(row.first)
         tenant.labels[row.uid] = {}
         tenant.undo += [
             partial(tenant.names.pop, row.name),
@@ -149,6 +153,7 @@ class MemoryStorage:
         tenant.threads[c.uid] = moved
         tenant.checkpoints[c.uid].append(_own(c))
         tenant.undo += [partial(tenant.threads.update, {c.uid: info}), tenant.checkpoints[c.uid].pop]
+        tenant.undo += tenant.graphs.add(c)
         return None
 
     def _history(self, tenant: _Tenant, row: History) -> Refusal | None:
@@ -193,6 +198,7 @@ class MemoryStorage:
         tenant.checkpoints[row.uid] = []
         del tenant.names[info.name]
         self._set_labels(tenant, row.uid, {})
+        tenant.undo += tenant.graphs.drop(row.uid)
         tenant.undo += [
             partial(tenant.threads.update, {row.uid: info}),
             partial(tenant.checkpoints.update, {row.uid: held}),
@@ -387,6 +393,7 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     NewEpoch: MemoryStorage._new_epoch,
     Forget: MemoryStorage._forget,
     Prune: MemoryStorage._prune,
+    **GRAPH_WRITERS,
     **ITEM_WRITERS,
 }
 
@@ -441,6 +448,7 @@ def _pruned(tenant: _Tenant, query: Pruned) -> list[tuple[int, int, int]]:
 
 _FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
     Labels: _labels,
+    **GRAPH_FINDERS,
     Epochs: _epochs,
     Objects: _objects,
     Sizes: _sizes,

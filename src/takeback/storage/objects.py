@@ -13,7 +13,7 @@ from takeback.model.ids import shown
 from takeback.model.tree.nodes import MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import zstandard
 
@@ -56,19 +56,28 @@ def pack(payload: bytes) -> tuple[int, bytes]:
 
 def unpack(digest: bytes, codec: int, size: int, data: bytes) -> bytes:
     """The payload; refuses bytes that do not have the digest they are stored under."""
-    payload = data
-    if codec == ZSTD:
-        tools = _tools()
-        try:
-            # A forged frame may claim any size, and the library would make room for it first.
-            if tools.frame_size(data) != size:
-                raise CorruptObject(f"object {shown(digest)} is not of the size that it is stored with")
-            payload = tools.unpacker.decompress(data, max_output_size=size)
-        except (tools.error, MemoryError) as error:  # a damaged header may ask for any size
-            raise CorruptObject(f"object {shown(digest)} cannot be unpacked: {error}") from None
+    payload = _expanded(codec, size, data, lambda: f"object {shown(digest)}")
     if len(payload) != size or blake3(payload).digest() != digest:
         raise CorruptObject(f"object {shown(digest)} does not hold what it is stored under")
     return payload
+
+
+def unpacked(codec: int, size: int, data: bytes) -> bytes:
+    """Stored bytes that no digest names; whoever reads them checks them."""
+    return _expanded(codec, size, data, lambda: "what a task wrote")
+
+
+def _expanded(codec: int, size: int, data: bytes, name: Callable[[], str]) -> bytes:
+    if codec != ZSTD:
+        return data
+    tools = _tools()
+    try:
+        # A forged frame may claim any size, and the library would make room for it first.
+        if tools.frame_size(data) != size:
+            raise CorruptObject(f"{name()} is not of the size that it is stored with")
+        return tools.unpacker.decompress(data, max_output_size=size)
+    except (tools.error, MemoryError) as error:  # a damaged header may ask for any size
+        raise CorruptObject(f"{name()} cannot be unpacked: {error}") from None
 
 
 def index_key(digest: bytes) -> int:

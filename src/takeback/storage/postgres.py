@@ -27,6 +27,7 @@ from takeback.storage.base import (
 )
 from takeback.storage.migrate import queries
 from takeback.storage.postgres_connections import Connections
+from takeback.storage.postgres_graphs import GRAPH_FINDERS
 from takeback.storage.postgres_items import ITEM_FINDERS
 from takeback.storage.postgres_migrate import prepare
 from takeback.storage.postgres_rows import Packed, name_key
@@ -203,5 +204,6 @@ class PostgresStorage:
 _FINDERS: dict[type, Callable[[PostgresStorage, str, Any], list[Any]]] = {
     Labels: PostgresStorage._labels,
     **SPACE_FINDERS,
+    **GRAPH_FINDERS,
     **ITEM_FINDERS,
 }

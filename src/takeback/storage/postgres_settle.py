@@ -19,7 +19,7 @@ import psycopg
 from takeback.errors import StoreUnavailable, UnknownOutcome
 from takeback.storage.postgres_connections import Connections, Patience
 from takeback.storage.postgres_server import Wire, lost, meaning, passing
-from takeback.storage.postgres_writes import Mark, Transaction, single
+from takeback.storage.postgres_writes import Mark, Transaction, moved, single
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,6 +104,9 @@ class Writer:
             self._at("committed")
             if written:
                 return None
+            refusal = moved(wire, self._sql, attempt.batch)
+            if refusal is not None:
+                return refusal
         return self._transaction(attempt, wire)
 
     def _transaction(self, attempt: Attempt, wire: Wire) -> Refusal | None:

@@ -15,11 +15,13 @@ from psycopg.pq import TransactionStatus
 
 from takeback.errors import StoreError
 from takeback.model import canonical
+from takeback.model.graphs import is_marked
 from takeback.storage.base import (
     Audit,
     Batch,
     DropLabel,
     HeadMoved,
+    Hide,
     History,
     Ledger,
     LedgerMoved,
@@ -29,6 +31,7 @@ from takeback.storage.base import (
     NewThread,
     Prune,
     PutLabel,
+    PutWrites,
     Refusal,
     Row,
     Still,
@@ -37,6 +40,7 @@ from takeback.storage.base import (
     Tombstone,
     Within,
 )
+from takeback.storage.postgres_graphs import GRAPH_WRITERS, write_places
 from takeback.storage.postgres_items import ITEM_WRITERS
 from takeback.storage.postgres_rows import (
     Packed,
@@ -85,11 +89,13 @@ _Single = tuple[str, dict[str, Any]] | None
 
 
 def _commit(tenant: str, row: NewCheckpoint) -> _Single:
+    if is_marked(row.checkpoint):
+        return None  # a graph's: it also stands for some of the graph's own
     return "commit", checkpoint_values(tenant, row.checkpoint) | {"lock": row.lock}
 
 
 def _commit_with_ledger(tenant: str, row: NewCheckpoint, ledger: Ledger) -> _Single:
-    if ledger.seq is None or not ledger.cells:
+    if ledger.seq is None or not ledger.cells or is_marked(row.checkpoint):
         return None
     values = checkpoint_values(tenant, row.checkpoint) | cell_values(ledger.cells)
     values |= {"lock": row.lock, "family": ledger.family, "seq": ledger.seq}
@@ -111,6 +117,8 @@ def _ledger_still(tenant: str, row: Still | None, ledger: Ledger) -> _Single:
 
 
 def _create(tenant: str, row: NewThread) -> _Single:
+    if is_marked(row.first):
+        return None
     return "create", thread_values(tenant, row)
 
 
@@ -122,6 +130,19 @@ _SINGLE: dict[tuple[type, ...], Callable[..., _Single]] = {
     (Still, Ledger): _ledger_still,
     (NewThread,): _create,
 }
+
+
+def moved(wire: Wire, sql: dict[str, str], batch: Batch) -> HeadMoved | None:
+    """Why a commit was refused, where that is plain without a lock: others have written meanwhile, and may do
+    so again before the caller looks."""
+    row = next((row for row in batch.rows if isinstance(row, NewCheckpoint)), None)
+    if row is None:
+        return None
+    c = row.checkpoint
+    found = wire.ask(sql["head"], {"tenant": batch.tenant, "uid": c.uid}).fetchone()
+    if found is None or found[2] is not None or found[1] in (c.digest, c.previous):
+        return None
+    return HeadMoved(found[0], found[1])
 
 
 # --- row by row
@@ -180,6 +201,7 @@ class Transaction:
                 return NameTaken(row.name)
         first = row.first
         self._threads[row.uid] = Held(first.version, first.digest, None, None)
+        write_places(self, first)
         return None
 
     def _new_checkpoint(self, row: NewCheckpoint) -> Refusal | None:
@@ -187,6 +209,7 @@ class Transaction:
         if refusal is None and not self._is_head(row.checkpoint):
             self._write_head(row.checkpoint)
             self.ask("new_checkpoint", checkpoint_values(self._tenant, row.checkpoint))
+            write_places(self, row.checkpoint)
         return refusal
 
     def _joins(self, row: NewCheckpoint) -> Refusal | None:
@@ -228,6 +251,8 @@ class Transaction:
             values = [checkpoint_values(self._tenant, checkpoint) for checkpoint in new]
             self._wire.own.executemany(self._sql["new_checkpoint"], values)
             self._write_head(new[-1])
+            for checkpoint in new:
+                write_places(self, checkpoint)
         return None
 
     def _put_label(self, row: PutLabel) -> Refusal | None:
@@ -250,7 +275,7 @@ class Transaction:
         if held.lock is not None:
             return ThreadLocked(held.lock)
         self.ask("bury_thread", {"uid": row.uid, "deleted": row.deleted_us})
-        for name in ("drop_checkpoints", "drop_labels", "drop_pruned"):
+        for name in ("drop_checkpoints", "drop_labels", "drop_pruned", "drop_places", "drop_writes"):
             self.ask(name, {"uid": row.uid})
         held.deleted = row.deleted_us
         return None
@@ -293,6 +318,7 @@ class Transaction:
         return None
 
     def _within(self, row: Within) -> Refusal | None:
+        self.ask("usual_plans", {})
         self.worked = self.working = True
         made = row.work(self._wire)
         self.working = False
@@ -371,7 +397,7 @@ def _uids(row: Row) -> list[bytes]:
         return [] if row.source is None else [row.source]
     if isinstance(row, NewCheckpoint):
         return [row.checkpoint.uid]
-    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still, Prune)):
+    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still, Prune, PutWrites, Hide)):
         return [row.uid]
     return []
 
@@ -389,5 +415,6 @@ _WRITERS: dict[type, Callable[[Transaction, Any], Refusal | None]] = {
     Within: Transaction._within,
     Audit: Transaction._audit,
     **SPACE_WRITERS,
+    **GRAPH_WRITERS,
     **ITEM_WRITERS,
 }

@@ -55,6 +55,7 @@ from takeback.storage.rows import (
 )
 from takeback.storage.sqlite_connections import Connections
 from takeback.storage.sqlite_file import SqliteFile, translated
+from takeback.storage.sqlite_graphs import GRAPH_FINDERS, GRAPH_WRITERS, drop_graph, write_places
 from takeback.storage.sqlite_group import Packed, Transactions
 from takeback.storage.sqlite_items import ITEM_FINDERS, ITEM_WRITERS
 from takeback.storage.sqlite_ledger import cell, still, write_ledger
@@ -138,6 +139,7 @@ class SqliteStorage:
             return NameTaken(row.name)
         made = connection.last_insert_rowid()
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(made, row.first))
+        write_places(connection, self._sql, tenant, made, row.first)
         self._met[tenant, row.uid] = (made, row.name)
         return None
 
@@ -153,6 +155,7 @@ class SqliteStorage:
             return self._refused(connection, thread, row)
         self._at("head")
         connection.execute(self._sql["new_checkpoint"], checkpoint_values(thread, checkpoint))
+        write_places(connection, self._sql, tenant, thread, checkpoint)
         return None
 
     def _refused(self, connection: apsw.Connection, thread: int, row: NewCheckpoint) -> Refusal | None:
@@ -201,6 +204,7 @@ class SqliteStorage:
             return ThreadLocked(self._one(connection, self._sql["head"], (thread,))[3])
         connection.execute(self._sql["drop_checkpoints"], (thread,))
         connection.execute(self._sql["drop_labels"], (thread,))
+        drop_graph(connection, self._sql, thread)
         return None
 
     def _lock(self, connection: apsw.Connection, tenant: int, row: Lock) -> Refusal | None:
@@ -467,10 +471,12 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
     Within: SqliteStorage._within,
     Audit: SqliteStorage._audit,
     **SPACE_WRITERS,
+    **GRAPH_WRITERS,
     **ITEM_WRITERS,
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
     **SPACE_FINDERS,
+    **GRAPH_FINDERS,
     **ITEM_FINDERS,
 }

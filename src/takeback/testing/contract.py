@@ -16,6 +16,7 @@ import pytest
 
 from takeback.errors import StoreClosed
 from takeback.storage.base import Batch, Storage, ThreadQuery
+from takeback.testing.graphs import Graphs
 from takeback.testing.handles import A, labels, ok
 from takeback.testing.items import Items
 from takeback.testing.ledgers import Ledgers
@@ -25,7 +26,7 @@ from takeback.testing.space import Space
 from takeback.testing.writing import Writing
 
 
-class StorageContract(Writing, Reading, Ledgers, Space, Items):
+class StorageContract(Writing, Reading, Ledgers, Space, Items, Graphs):
     """All promises together. See `Handles` for the two methods that a backend gives."""
 
     # --- the store itself

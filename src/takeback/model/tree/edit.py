@@ -22,6 +22,7 @@ from takeback.model.tree.nodes import (
     header_size,
     is_node,
     parse,
+    value_size,
 )
 from takeback.model.tree.read import read, resolve
 
@@ -39,6 +40,14 @@ def put(payload: Payload, path: Path, value: Any, writer: Writer) -> Payload:
     return _root(_edit(payload, path, 0, change, writer, grow=True))
 
 
+def graft(payload: Payload, path: Path, part: Payload, writer: Writer) -> Payload:
+    """Set what stands at a path to a tree that is stored already."""
+    if not path:
+        return part
+    built = (value_size(part), part)
+    return _root(_edit(payload, path, 0, lambda _: built, writer, grow=True))
+
+
 def remove(payload: Payload, path: Path, writer: Writer) -> Payload:
     """Remove what stands at a path; what is not there is an error, as is the root."""
     if not path:
@@ -53,6 +62,22 @@ def extend(payload: Payload, path: Path, values: list[Any], writer: Writer) -> P
         if old is None:
             _missing(path, len(path) - 1)
         return _extended(old, values, path, writer)
+
+    return _root(_edit(payload, path, 0, change, writer, grow=False))
+
+
+def replace_end(payload: Payload, path: Path, start: int, values: list[Any], writer: Writer) -> Payload:
+    """Set all items from `start` on of the list at a path; those before it are not loaded."""
+
+    def change(old: Payload | None) -> Built:
+        if old is None:
+            _missing(path, len(path) - 1)
+        if not is_node(old):
+            return build([*canonical.decode(old)[:start], *values], None, writer, path)
+        node = parse(old)
+        assert isinstance(node, ListNode)
+        items = [build_item(value, None, writer, (*path, start + n)) for n, value in enumerate(values)]
+        return close_list(lists.splice(node, start, node.count - start, items, writer), writer)
 
     return _root(_edit(payload, path, 0, change, writer, grow=False))
 

@@ -55,6 +55,39 @@ def read_at(slot: Slot, path: Path, source: Getter) -> Any:
     return read(payload, source)
 
 
+def payload_at(slot: Slot, path: Path, source: Getter) -> Payload | None:
+    """The payload at a path; None where nothing is."""
+    payload = resolve(slot, source)
+    for place, part in enumerate(path):
+        try:
+            if not is_node(payload):
+                return canonical.pack(_plain_at(canonical.decode(payload), path, place))
+            child = _child(parse(payload), part, path[:place], source)
+            if not isinstance(child, bytes):
+                return canonical.pack(_plain_at(child[0], path, place + 1))
+        except BadPath:
+            return None
+        payload = resolve(child, source)
+    return payload
+
+
+def keys_at(slot: Slot, path: Path, source: Getter) -> list[str]:
+    """The keys of the dict at a path, whose values are not loaded; none where no dict is."""
+    payload = payload_at(slot, path, source)
+    if payload is None:
+        return []
+    if not is_node(payload):
+        value = canonical.decode(payload)
+        return list(value) if isinstance(value, dict) else []
+    node = parse(payload)
+    if isinstance(node, WideNode):
+        from takeback.model.tree.dicts import flatten, gather
+
+        entries = gather(flatten(node.entries, source), source)
+        return sorted(entries.small.keys() | entries.kids.keys())
+    return sorted([*canonical.decode(node.small), *node.kids]) if isinstance(node, DictNode) else []
+
+
 def resolve(slot: Slot, source: Getter) -> Payload:
     """The payload that a slot is or refers to."""
     digest = ref_digest(slot)

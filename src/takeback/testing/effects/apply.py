@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from takeback.testing.effects import approvals, plans
+from takeback.testing.effects import approvals, outcomes, plans
 from takeback.testing.effects.ledger import Ledger
 from takeback.testing.effects.outcomes import again, begin, lose, perform, perform_undo, remembered
-from takeback.testing.effects.records import Effect, Plan, PlanLine, Ref, Refused
+from takeback.testing.effects.records import Effect, Hanging, Plan, PlanLine, Ref, Refused
 from takeback.testing.effects.tools import TOOLS
 
 
@@ -20,9 +20,6 @@ def start(ledger: Ledger, plan: Plan, acknowledge: bool) -> None:
     if ledger.rules.plan_holds_thread:
         thread.plan = plan.number
     approvals.void(ledger, plan.thread)
-    for step in ledger.steps.values():
-        if (step.thread, step.line, step.state) == (thread.name, thread.line, "open"):
-            step.owner, step.lease = "", 0
     if plan.scope == "state":
         return
     newest_first = sorted(plan.groups["compensate"], key=lambda number: -ledger.effects[number].order)
@@ -36,15 +33,16 @@ def start(ledger: Ledger, plan: Plan, acknowledge: bool) -> None:
 
 def go(ledger: Ledger, plan: Plan) -> Ref | None:
     """All lines that are left, then the last transaction. None when a line failed: the plan is paused."""
-    for line in plan.lines:
-        if line.state == "todo" and not _line(ledger, plan, line):
+    for place, line in enumerate(plan.lines):
+        if line.state == "todo" and not _line(ledger, plan, place):
             plan.state = "paused"
             return None
     return _finish(ledger, plan)
 
 
-def _line(ledger: Ledger, plan: Plan, line: PlanLine) -> bool:
+def _line(ledger: Ledger, plan: Plan, place: int) -> bool:
     """Call for one line; without a call where its goal holds already."""
+    line = plan.lines[place]
     effect = ledger.effects[line.effect]
     if effect.state != line.goal:
         try:
@@ -52,9 +50,9 @@ def _line(ledger: Ledger, plan: Plan, line: PlanLine) -> bool:
         except Refused as refused:
             line.state, line.why = "failed", refused.kind
             return False
-        line.state = "running"
-        busy = f"plan {plan.number}"
-        state = perform_undo(ledger, effect, busy) if line.do == "undo" else perform(ledger, effect)
+        line.state, line.starts = "running", line.starts + 1
+        busy, at = f"plan {plan.number}", (plan.number, place, line.starts)
+        state = perform_undo(ledger, effect, busy, at) if line.do == "undo" else perform(ledger, effect, at)
         line.state, line.why = ("done", "") if state == line.goal else ("failed", state)
     else:
         line.state = "done"
@@ -76,12 +74,28 @@ def _ready(ledger: Ledger, plan: Plan, line: PlanLine, effect: Effect) -> None:
     approval = None
     if ledger.rules.redo_needs_approval:
         line_of = ledger.threads[plan.thread].line
-        approval = approvals.needed(ledger, effect.slot, redos, line_of, plan.number)
+        version = effect.version
+        approval = approvals.needed(ledger, effect.slot, redos, line_of, version, plan.number)
     ledger.afford(plan.thread, effect.tool, effect.args)
     approvals.use(approval, effect)
     effect.redos = redos
     effect.decisions = [*effect.decisions, ("redo", plan.number)]
     begin(ledger, effect, busy)
+
+
+def wake(ledger: Ledger, hanging: Hanging) -> str:
+    """A stopped caller goes on, and says how the line ended for which it called, if it is its line yet."""
+    word = outcomes.wake(ledger, hanging)
+    if hanging.line is None:
+        return word
+    number, place, start = hanging.line
+    plan = ledger.plans[number]
+    line = plan.lines[place]
+    if plan.state in ("applying", "paused") and (line.state, line.starts) == ("running", start):
+        state = ledger.effects[line.effect].state
+        line.state, line.why = ("done", "") if state == line.goal else ("failed", state)
+        plan.state = plan.state if line.state == "done" else "paused"
+    return word
 
 
 def recover(ledger: Ledger, plan: Plan) -> None:
@@ -109,7 +123,7 @@ def decide(ledger: Ledger, plan: Plan, what: str) -> None:
         plan.state = "aborted"
         thread = ledger.threads[plan.thread]
         thread.plan = None
-        approvals.void(ledger, plan.thread, plan.number)
+        approvals.void(ledger, plan=plan.number)
         ledger.append(thread)
         return
     for line in failed:
@@ -123,7 +137,7 @@ def _finish(ledger: Ledger, plan: Plan) -> Ref:
     for step in ledger.steps.values():
         if (step.thread, step.line, step.state) == (thread.name, thread.line, "open"):
             step.state, step.owner = "abandoned", ""
-    approvals.void(ledger, plan.thread, plan.number)
+    approvals.void(ledger, plan=plan.number)
     if not ledger.rules.void_is_for_good:
         approvals.revive(ledger, plan.thread)
     thread.plan, plan.state = None, "applied"

@@ -12,7 +12,7 @@ ASKER = "agent"
 
 
 def needed(
-    ledger: Ledger, slot: tuple[Any, ...], redos: int, line: int, plan: int | None = None
+    ledger: Ledger, slot: tuple[Any, ...], redos: int, line: int, version: int, plan: int | None = None
 ) -> Approval | None:
     """The approval that this intent may use; None where the tool needs none.
 
@@ -23,22 +23,32 @@ def needed(
     if not TOOLS[tool].approval:
         return None
     facts = fact(ledger, tool)
-    for approval in ledger.approvals.values():
-        if not fits(ledger, approval, slot, line) or (approval.redos, approval.plan) != (redos, plan):
+    over: list[Approval] = []
+    for approval in reversed(ledger.approvals.values()):
+        if not fits(ledger, approval, slot, line, version):
             continue
-        if approval.facts != facts and ledger.rules.facts_are_recomputed:
-            approval.state = "void"
+        if (approval.redos, approval.plan) != (redos, plan):
+            continue
+        moved = approval.facts != facts and ledger.rules.facts_are_recomputed
+        if moved or (expired(ledger, approval) and ledger.rules.approval_expires):
+            over.append(approval)
         elif approval.state == "granted":
             return approval
         else:
             raise Refused("approval_required", approval.number)
+    for approval in over:
+        approval.state = "void"
     number = len(ledger.approvals) + 1
-    version = ledger.world.versions[tool]
     ledger.approvals[number] = Approval(number, slot[0], ASKER, line, slot, redos, version, facts, plan)
     raise Refused("approval_required", number)
 
 
-def fits(ledger: Ledger, approval: Approval, slot: tuple[Any, ...], line: int) -> bool:
+def expired(ledger: Ledger, approval: Approval) -> bool:
+    """A request waits for as long as nobody answers; a yes is for a time."""
+    return approval.state == "granted" and ledger.now > approval.expires
+
+
+def fits(ledger: Ledger, approval: Approval, slot: tuple[Any, ...], line: int, version: int) -> bool:
     """Whether it is for this slot and alive."""
     rules = ledger.rules
     given, wanted = approval.slot, slot
@@ -50,12 +60,11 @@ def fits(ledger: Ledger, approval: Approval, slot: tuple[Any, ...], line: int) -
         given, wanted = given[:-2], wanted[:-2]
     elif not rules.approval_is_used_once:  # nor to one of several equal calls
         given, wanted = given[:-1], wanted[:-1]
-    expired = approval.state == "granted" and ledger.now > approval.expires and rules.approval_expires
-    current = approval.tool_version == ledger.world.versions[slot[5]] or not rules.approval_has_version
+    current = approval.tool_version == version or not rules.approval_has_version
     states = ("requested", "granted") if rules.approval_is_used_once else ("requested", "granted", "used")
     if approval.state == "used" and not rules.approval_is_used_once:
         approval.state = "granted"
-    return given == wanted and approval.state in states and current and not expired
+    return given == wanted and approval.state in states and current
 
 
 def use(approval: Approval | None, effect: Effect) -> None:
@@ -72,18 +81,21 @@ def grant(ledger: Ledger, number: int, by: str) -> str:
     if by == approval.asker and ledger.rules.asker_never_grants:
         raise Refused("same_person", number)
     thread = ledger.threads[approval.thread]
-    if approval.line != thread.line and ledger.rules.approval_has_line:
+    if approval.plan is None and thread.plan is not None:
+        raise Refused("rollback_in_progress", thread.plan)
+    if approval.plan is None and approval.line != thread.line and ledger.rules.approval_has_line:
         raise Refused("approval_over", number)
     approval.state, approval.expires = "granted", ledger.now + APPROVAL_LIFE
     return "granted"
 
 
-def void(ledger: Ledger, name: str, plan: int | None = None) -> None:
+def void(ledger: Ledger, name: str = "", plan: int | None = None) -> None:
     """Going back over a thread voids what was approved on it; ending a plan, what was approved for it."""
     if plan is None and not (ledger.rules.approval_has_line and ledger.rules.rollback_voids):
         return
     for approval in ledger.approvals.values():
-        if approval.thread == name and approval.plan == plan and approval.state in ("requested", "granted"):
+        about = approval.plan == plan and (name == approval.thread or plan is not None)
+        if about and approval.state in ("requested", "granted"):
             approval.state = "void"
 
 

@@ -9,7 +9,16 @@ from takeback.testing.effects import approvals
 from takeback.testing.effects.ledger import Ledger
 from takeback.testing.effects.outcomes import again, begin, perform, perform_undo
 from takeback.testing.effects.records import STANDING, Effect, Refused, Step
-from takeback.testing.effects.steps import Session, busy, claim, claimed, held, record
+from takeback.testing.effects.steps import (
+    Session,
+    busy,
+    claim,
+    claimed,
+    held,
+    lengthen,
+    may_record,
+    record,
+)
 from takeback.testing.effects.tools import TOOLS
 
 Said = tuple[Any, ...]
@@ -27,35 +36,47 @@ class Wanted(NamedTuple):
 
 def call(ledger: Ledger, worker: str, session: Session, tool: str, args: str, *, choice: str) -> Said:
     """One call of a tool. `choice` is what a person says should the guard ask: reuse, undo, beside, stop."""
-    step = held(ledger, worker, session)
     if TOOLS[tool].repeat == "free":
         return ("free",)
+    step = held(ledger, worker, session)
     if session.replays:
         return replay(ledger, session, step, tool, args)
     effect = match(ledger, step, tool, args)
     if effect is not None:
         return once_more(ledger, step, effect)
-    rights = ledger.threads[session.thread].rights if ledger.rules.rights_are_kept else "guard"
-    if rights == "deny":
-        raise Refused("effects_denied")
-    beside: tuple[int, ...] = ()
-
+    may_record(ledger, session, step)
+    rights = _rights(ledger, session)
     wanted = Wanted(tool, args, choice, lambda: record(ledger, worker, session, step))
+    decisions: list[Said] = []
     if rights == "guard":
         found = guard(ledger, step, TOOLS[tool].target)
         if found:
-            answered = answer(ledger, step, found, wanted)
+            answered = answer(step, found, wanted)
             if answered is not None:
                 return answered
-            beside = tuple(effect.number for effect in found)
-    return fresh(ledger, step, wanted, beside)
+            if choice == "undo":
+                undo_first(ledger, step, found, wanted)
+            decisions = [(choice, tuple(effect.number for effect in found))]
+    return fresh(ledger, step, wanted, decisions)
+
+
+def _rights(ledger: Ledger, session: Session) -> str:
+    thread = ledger.threads[session.thread]
+    if thread.read_only and ledger.rules.merged_is_read_only:
+        raise Refused("merged")
+    rights = thread.rights if ledger.rules.rights_are_kept else "guard"
+    if rights == "deny":
+        raise Refused("effects_denied")
+    return rights
 
 
 def match(ledger: Ledger, step: Step, tool: str, args: str) -> Effect | None:
     """By content, not by position: the first such call of this step that this attempt has not claimed."""
-    for number in step.calls:
+    own = [number for number in step.calls if ledger.effects[number].step == step.number]
+    for number in own + [number for number in step.calls if number not in own]:
         effect = ledger.effects[number]
-        if (effect.tool, effect.args) == (tool, args) and not claimed(step, number):
+        fits = effect.tool == tool and args in (effect.args, step.instead.get(number))
+        if fits and not claimed(step, number):
             return effect
     return None
 
@@ -70,6 +91,7 @@ def once_more(ledger: Ledger, step: Step, effect: Effect) -> Said:
     if effect.state != "unknown" or effect.step != step.number:
         raise Refused("effect_unknown", effect.number)
     again(ledger, effect, busy(step))
+    lengthen(ledger, step)
     claim(step, effect)
     return ("retried", effect.number, perform(ledger, effect))
 
@@ -79,12 +101,12 @@ def replay(ledger: Ledger, session: Session, step: Step, tool: str, args: str) -
     for number in step.calls:
         effect = ledger.effects[number]
         mine = claimed(step, number) and number not in session.claimed
-        if mine and (effect.tool, effect.args) == (tool, args):
+        if mine and effect.tool == tool and args in (effect.args, step.instead.get(number)):
             session.claimed = session.claimed | {number}
             return ("replayed", number)
     if ledger.rules.replay_runs_nothing:
         raise Refused("replay_diverged", tool, args)
-    return fresh(ledger, step, Wanted(tool, args, "", lambda: None), ())
+    return fresh(ledger, step, Wanted(tool, args, "", lambda: None), [])
 
 
 def guard(ledger: Ledger, step: Step, target: str) -> list[Effect]:
@@ -111,32 +133,43 @@ def guard(ledger: Ledger, step: Step, target: str) -> list[Effect]:
     return [effect for effect in found if (effect.thread, effect.line) != (thread.name, thread.line)]
 
 
-def answer(ledger: Ledger, step: Step, found: list[Effect], wanted: Wanted) -> Said | None:
-    """One alone, done and equal: reuse it. Else what the person chose; None is to run beside what stands."""
-    equal = [effect for effect in found if (effect.tool, effect.args, effect.state) == (*wanted[:2], "done")]
+def answer(step: Step, found: list[Effect], wanted: Wanted) -> Said | None:
+    """What a person chose: to make the call (None), to reuse an equal one, or the only one, whatever it was
+    called with. Where nobody chose, one alone that is done and equal is reused."""
+    if wanted.choice in ("undo", "beside"):
+        return None
+    done = [effect for effect in found if (effect.tool, effect.state) == (wanted.tool, "done")]
+    equal = [effect for effect in done if effect.args == wanted.args]
     if len(found) == len(equal) == 1 or (wanted.choice == "reuse" and equal):
         wanted.record()
         claim(step, equal[0])
         return ("reused", equal[0].number)
-    if wanted.choice == "undo":
-        return undo_first(ledger, step, found[0], wanted)
-    if wanted.choice == "beside":
-        return None
+    if wanted.choice == "reuse" and len(found) == len(done) == 1:
+        wanted.record()
+        claim(step, done[0])
+        step.instead = {**step.instead, done[0].number: wanted.args}
+        done[0].decisions = [*done[0].decisions, ("reuse", (done[0].number,))]
+        return ("reused", done[0].number)
     raise Refused("effect_stands", *(effect.number for effect in found))
 
 
-def undo_first(ledger: Ledger, step: Step, effect: Effect, wanted: Wanted) -> Said:
+def undo_first(ledger: Ledger, step: Step, found: list[Effect], wanted: Wanted) -> None:
     """Take back what stands before the call is made anew; for the owner alone, not under a fork's feet."""
-    undo = TOOLS[effect.tool].undo
-    states = {"done", "undo_failed"} | ({"undo_unknown"} if undo == "safe" else set())
-    mine = effect.owner == step.thread or not ledger.rules.undoes_first_its_own
-    if not mine or effect.state not in states or not undo:
-        raise Refused("cannot_undo", effect.number)
-    if relied_on(ledger, effect) and ledger.rules.undoes_first_its_own:
-        raise Refused("shared", effect.number)
+    for effect in found:
+        undo = TOOLS[effect.tool].undo
+        states = {"done", "undo_failed"} | ({"undo_unknown"} if undo == "safe" else set())
+        mine = effect.owner == step.thread or not ledger.rules.undoes_first_its_own
+        if not mine or effect.state not in states or not undo:
+            raise Refused("cannot_undo", effect.number)
+        if relied_on(ledger, effect) and ledger.rules.undoes_first_its_own:
+            raise Refused("shared", effect.number)
+    first = not step.number
     wanted.record()
-    effect.decisions = [*effect.decisions, ("undone first by", step.number)]
-    return ("undid", effect.number, perform_undo(ledger, effect, busy(step)))
+    for effect in found:
+        lengthen(ledger, step, first=first)
+        first = False
+        if perform_undo(ledger, effect, busy(step)) != "undone":
+            raise Refused("not_undone", effect.number)
 
 
 def relied_on(ledger: Ledger, effect: Effect) -> bool:
@@ -150,22 +183,25 @@ def relied_on(ledger: Ledger, effect: Effect) -> bool:
     )
 
 
-def fresh(ledger: Ledger, step: Step, wanted: Wanted, beside: tuple[int, ...]) -> Said:
+def fresh(ledger: Ledger, step: Step, wanted: Wanted, decisions: list[Said]) -> Said:
     """The intent, in one transaction with the approval and the budget that it uses up; then the call."""
     tool, args = wanted.tool, wanted.args
+    first = not step.number and not TOOLS[tool].approval
     if not TOOLS[tool].approval:
         ledger.afford(step.thread, tool, args)
     wanted.record()  # what is asked is asked for this step
     mine = (ledger.effects[number] for number in step.calls)
     occurrence = sum((one.step, one.tool, one.args) == (step.number, tool, args) for one in mine)
     slot = (step.thread, step.line, step.run, step.label, step.ord, tool, args, occurrence)
-    approval = approvals.needed(ledger, slot, 0, step.line)
+    version = ledger.world.versions[tool]
+    approval = approvals.needed(ledger, slot, 0, step.line, version)
     ledger.afford(step.thread, tool, args)
     number, thread, target = len(ledger.effects) + 1, step.thread, TOOLS[tool].target
-    effect = Effect(number, thread, thread, step.line, step.number, slot, tool, args, target)
-    effect.decisions = [("beside", beside)] if beside else []
+    effect = Effect(number, thread, thread, step.line, step.number, slot, tool, args, target, version)
+    effect.decisions = decisions
     ledger.effects[effect.number] = effect
     approvals.use(approval, effect)
     begin(ledger, effect, busy(step))
+    lengthen(ledger, step, first=first)
     claim(step, effect)
     return ("called", effect.number, perform(ledger, effect))

@@ -155,8 +155,7 @@ class Drive(Working):
         if others:
             other = others[self.pick(len(others))]
             answer = self.said(f"merge {other} into {thread}", self.subject.merge(thread, other))
-            if answer[0] == "merged":
-                need(not {thread, other} & self.seen.read_only, "history", "a merged fork was merged")
+            if answer[0] == "merged" and answer[1] > self.seen.heads[thread]:
                 self.seen.merge(thread, answer[1], other)
 
     # --- plans
@@ -195,8 +194,8 @@ class Drive(Working):
         answer = self.subject.apply(number, acknowledge=acknowledge, here=here)
         self.said(f"apply {number}", answer)
         if answer[0] != "refused":
-            named = acknowledge or plan.scope == "state" or not plan.groups["stays"]
-            need(named, "after", "what stays was not acknowledged")
+            left = plan.groups["compensate"] * (plan.scope == "state") + plan.groups["stays"]
+            need(acknowledge or not left, "after", "what stays was not acknowledged")
         self._ended(number, answer, before)
 
     def undo(self, _: str) -> None:
@@ -229,7 +228,6 @@ class Drive(Working):
         plan = self._seen_plan(number)
         if answer[0] == "refused":
             return
-        self.seen.free(plan.thread)
         alive = [
             one.number
             for one in self.subject.approvals()
@@ -263,8 +261,8 @@ class Drive(Working):
             self.check()
         for thread in self.seen.heads:
             self.beside(thread)
-            writable = self.answers[-1][1][0] == "committed" or thread in self.seen.read_only
-            need(writable, "rest", thread, "cannot be written:", self.answers[-1][1])
+            answer = self.answers[-1][1]
+            need(answer[0] == "committed", "rest", thread, "cannot be written:", answer)
         for effect in self.subject.effects():
             need(effect.state in checks.MUST_STAND, "rest", effect.number, "is still", effect.state)
         for ref in list(self.seen.bookmarks):
@@ -278,8 +276,6 @@ class Drive(Working):
                 self._ended(plan.number, self.said(f"go on {plan.number} {decision}", answer), before)
 
     def _undo_surely(self, thread: str, version: int) -> None:
-        if thread in self.seen.read_only:
-            return
         believed = self.seen.believed((thread, version))
         number = self._plan(thread, version, "all", shared=False, orphans=False, redo=False)
         self._apply(number, surely=True)

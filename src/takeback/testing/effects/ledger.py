@@ -82,8 +82,6 @@ class Ledger:
         thread = self.threads[name]
         if thread.plan is not None:
             raise Refused("rollback_in_progress", thread.plan)
-        if thread.read_only:
-            raise Refused("merged")
         return thread
 
     def descends(self, name: str, ancestor: str) -> bool:
@@ -155,15 +153,15 @@ class Ledger:
         rules = self.rules
         family = self.family(name) if rules.budget_is_the_familys else {name}
         effects = [effect for effect in self.effects.values() if effect.thread in family]
-        spent = sum(TOOLS[effect.tool].cost(effect.args) for effect in effects if self._spends(effect))
-        cost = TOOLS[tool].cost(args)
-        if cost and spent + cost > self.money:
-            raise Refused("budget_exceeded", "money")
         tries = sum(
             effect.redos + 1 for effect in effects if effect.state != "undone" or rules.attempts_stay_spent
         )
         if tries >= self.attempts:
             raise Refused("budget_exceeded", "attempts")
+        spent = sum(TOOLS[effect.tool].cost(effect.args) for effect in effects if self._spends(effect))
+        cost = TOOLS[tool].cost(args)
+        if cost and spent + cost > self.money:
+            raise Refused("budget_exceeded", "money")
 
     def _spends(self, effect: Effect) -> bool:
         if effect.state == "unknown":

@@ -54,6 +54,7 @@ class Model:
         return self._answer(lambda: (steps.leave(self.ledger, worker, self._in_hand(worker)),), worker)
 
     def start_run(self, worker: str, thread: str, run: str) -> Answer:
+        self._let_go(worker)
         self._sessions[worker] = Session(thread, run)
         return ("run",)
 
@@ -63,7 +64,7 @@ class Model:
 
     def wake(self, hanging: int) -> Answer:
         one = self.ledger.hanging[hanging - 1]
-        return ("woken", one.effect, outcomes.wake(self.ledger, one))
+        return ("woken", one.effect, apply.wake(self.ledger, one))
 
     # --- other people
 
@@ -88,6 +89,9 @@ class Model:
     def merge(self, thread: str, other: str) -> Answer:
         return self._answer(lambda: ("merged", merge(self.ledger, thread, other)))
 
+    def end(self) -> None:
+        pass
+
     # --- plans
 
     def plan(
@@ -100,7 +104,7 @@ class Model:
         def work() -> Answer:
             one = self.ledger.plans[plan]
             apply.start(self.ledger, one, acknowledge)
-            return self._go(one) if here else ("waits",)
+            return self._go(one) if here or not one.lines else ("waits",)
 
         return self._answer(work)
 
@@ -189,6 +193,12 @@ class Model:
             raise Refused("no_step")
         return self._sessions[worker]
 
+    def _let_go(self, worker: str) -> None:
+        """The body of its step ends, with the error."""
+        session = self._sessions.pop(worker, None)
+        if session is not None and (session.step is not None or session.pending is not None):
+            steps.leave(self.ledger, worker, session)
+
     def _go(self, plan: Plan) -> Answer:
         ref = apply.go(self.ledger, plan)
         return ("paused",) if ref is None else ("applied", ref[1])
@@ -199,7 +209,7 @@ class Model:
             return work()
         except Refused as refused:
             if refused.kind == "step_lost":
-                self._sessions.pop(worker, None)
+                self._let_go(worker)
             return ("refused", refused.kind, *refused.detail)
         except Died as died:
             self._sessions.pop(worker, None)
@@ -213,13 +223,18 @@ class Model:
 
 def merge(ledger: Ledger, name: str, other: str) -> int:
     """Take the other's history in. A fork that comes home leaves its effects to its ancestor and ends."""
-    thread, source = ledger.writable(name), ledger.writable(other)
-    if any(
+    if brings_nothing(ledger, name, other):
+        return ledger.threads[name].head
+    source = ledger.threads[other]
+    comes_home = ledger.descends(other, name)
+    if comes_home and any(
         step.state == "open" and step.calls and (step.thread, step.line) == (other, source.line)
         for step in ledger.steps.values()
     ):
         raise Refused("open_step", other)
-    comes_home = ledger.descends(other, name)
+    if comes_home:
+        ledger.writable(other)
+    thread = ledger.writable(name)
     if comes_home or not ledger.rules.only_ancestors_inherit:
         for effect in ledger.effects.values():
             if effect.owner == other:
@@ -227,3 +242,11 @@ def merge(ledger: Ledger, name: str, other: str) -> int:
     if comes_home and ledger.rules.merged_is_read_only:
         source.read_only = True
     return ledger.append(thread, source=ledger.head(other))[1]
+
+
+def brings_nothing(ledger: Ledger, name: str, other: str) -> bool:
+    """Whether a history holds all of the other; one that went back, or has just parted, is there."""
+    ref = ledger.head(other)
+    while (origin := ledger.checkpoints[ref].origin) is not None:
+        ref = origin
+    return ledger.holds(ledger.intervals(ledger.head(name)), ref)

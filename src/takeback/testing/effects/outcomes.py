@@ -10,6 +10,9 @@ from takeback.testing.effects.records import Effect, Hanging, Refused
 from takeback.testing.effects.tools import KEY_MEMORY, TIMEOUT, TOOLS
 from takeback.testing.effects.world import Lost, NotDone, Stopped
 
+Line = tuple[int, int, int]
+"""Whose call it is, in a plan: the plan, the line, and which start of the line."""
+
 
 def make_key(ledger: Ledger, effect: Effect) -> str:
     """The provider's key: of the slot and the redo count."""
@@ -27,6 +30,7 @@ def begin(ledger: Ledger, effect: Effect, busy: str) -> None:
     """The intent of a call with a new key."""
     effect.keys = [*effect.keys, make_key(ledger, effect)]
     effect.state, effect.busy, effect.unsure = "begun", busy, False
+    effect.tries += 1
     effect.first_try, effect.deadline = ledger.now, ledger.now + TIMEOUT
     effect.order = ledger.tick()
 
@@ -42,57 +46,64 @@ def again(ledger: Ledger, effect: Effect, busy: str) -> None:
     if not remembered(ledger, effect):
         raise Refused("effect_unknown", effect.number)
     effect.state, effect.busy, effect.unsure = "begun", busy, True
+    effect.tries += 1
     effect.deadline = ledger.now + TIMEOUT
     if ledger.rules.retry_ends_with_memory:
         # A deadline is passed when the clock stands after it; the key is forgotten at its very hour.
         effect.deadline = min(effect.deadline, effect.first_try + KEY_MEMORY - 1)
 
 
-def perform(ledger: Ledger, effect: Effect) -> str:
+def perform(ledger: Ledger, effect: Effect, line: Line | None = None) -> str:
     """Call the provider for what is begun, and record the outcome. `Died` and `Stopped` pass through.
 
     The answer is the state that the ledger holds afterwards.
     """
-    redos = effect.redos
+    try_ = (effect.redos, effect.tries)
     try:
         result = ledger.world.call(effect.tool, effect.key)
     except NotDone:
-        return outcome(ledger, effect, redos, "failed")
+        return outcome(ledger, effect, try_, "failed")
     except Lost:
         guess = "unknown" if ledger.rules.exception_is_unknown else "failed"
-        return outcome(ledger, effect, redos, guess)
+        return outcome(ledger, effect, try_, guess)
     except Stopped as stopped:
-        ledger.hanging.append(Hanging(effect.number, redos, stopped.call, effect.deadline))
+        ledger.hanging.append(Hanging(effect.number, *try_, stopped.call, effect.deadline, line=line))
         if not stopped.times_out:
             raise
-        return outcome(ledger, effect, redos, "unknown")
-    return outcome(ledger, effect, redos, "done", result)
+        return outcome(ledger, effect, try_, "unknown")
+    return outcome(ledger, effect, try_, "done", result)
 
 
-def perform_undo(ledger: Ledger, effect: Effect, busy: str) -> str:
+def perform_undo(ledger: Ledger, effect: Effect, busy: str, line: Line | None = None) -> str:
     """Undo what stands, and record the outcome."""
     if effect.state in ("undoing", "undo_unknown"):
         effect.undo_unsure = True
     effect.state, effect.busy, effect.undo_deadline = "undoing", busy, ledger.now + TIMEOUT
-    redos = effect.redos
+    effect.undo_tries += 1
+    try_ = (effect.redos, effect.undo_tries)
     try:
         ledger.world.take_back(effect.tool, effect.key)
     except NotDone:
-        return undo_outcome(ledger, effect, redos, "undo_failed")
+        return undo_outcome(ledger, effect, try_, "undo_failed")
     except Lost:
         guess = "undo_unknown" if ledger.rules.exception_is_unknown else "undo_failed"
-        return undo_outcome(ledger, effect, redos, guess)
+        return undo_outcome(ledger, effect, try_, guess)
     except Stopped as stopped:
-        ledger.hanging.append(Hanging(effect.number, redos, stopped.call, effect.undo_deadline))
+        ledger.hanging.append(Hanging(effect.number, *try_, stopped.call, effect.undo_deadline, line=line))
         if not stopped.times_out:
             raise
-        return undo_outcome(ledger, effect, redos, "undo_unknown")
-    return undo_outcome(ledger, effect, redos, "undone")
+        return undo_outcome(ledger, effect, try_, "undo_unknown")
+    return undo_outcome(ledger, effect, try_, "undone")
 
 
-def outcome(ledger: Ledger, effect: Effect, redos: int, state: str, result: str | None = None) -> str:
-    """Evidence of a call: never refused, whoever brings it."""
-    if effect.redos != redos or effect.state not in ("begun", "unknown"):
+def outcome(
+    ledger: Ledger, effect: Effect, try_: tuple[int, int], state: str, result: str | None = None
+) -> str:
+    """Evidence of a call: never refused, whoever brings it. That an earlier try came to nothing says
+    nothing of the one that is under way."""
+    redos, number = try_
+    earlier = state != "done" and effect.tries != number
+    if effect.redos != redos or effect.state not in ("begun", "unknown") or earlier:
         ledger.late.append((effect.number, state))
         return effect.state
     settles = not effect.unsure or not ledger.rules.refused_retry_settles_nothing
@@ -101,20 +112,23 @@ def outcome(ledger: Ledger, effect: Effect, redos: int, state: str, result: str 
         undone = effect.redos and ledger.rules.failed_redo_is_undone
         state = ("undone" if undone else "failed") if settles else "unknown"
     effect.unsure = state == "unknown"
-    effect.state, effect.busy, effect.order = state, "", ledger.tick()
+    effect.state, effect.busy = state, ""
+    effect.order = ledger.tick() if state == "done" else effect.order
     effect.result = result or effect.result
     return state
 
 
-def undo_outcome(ledger: Ledger, effect: Effect, redos: int, state: str) -> str:
+def undo_outcome(ledger: Ledger, effect: Effect, try_: tuple[int, int], state: str) -> str:
     """Evidence of an undo."""
-    if effect.redos != redos or effect.state not in ("undoing", "undo_unknown"):
+    redos, number = try_
+    earlier = state != "undone" and effect.undo_tries != number
+    if effect.redos != redos or effect.state not in ("undoing", "undo_unknown") or earlier:
         ledger.late.append((effect.number, state))
         return effect.state
     if state == "undo_failed" and effect.undo_unsure and ledger.rules.refused_retry_settles_nothing:
         state = "undo_unknown"
     effect.undo_unsure = state == "undo_unknown"
-    effect.state, effect.busy, effect.order = state, "", ledger.tick()
+    effect.state, effect.busy = state, ""
     return state
 
 
@@ -131,16 +145,20 @@ def wake(ledger: Ledger, hanging: Hanging) -> str:
     """A stopped caller goes on: it looks at the deadline just before it calls, and brings what it learns."""
     effect, call = ledger.effects[hanging.effect], hanging.call
     hanging.over = True
+    try_ = (hanging.redos, hanging.tries)
     if call.result is None and ledger.now > hanging.deadline and ledger.rules.deadline_before_call:
-        if hanging.deadline == (effect.undo_deadline if call.back else effect.deadline):
-            lose(effect)  # nobody else has called since, and whoever waits for it would wait for ever
+        # It knows that it has not called.
+        if call.back:
+            undo_outcome(ledger, effect, try_, "undo_failed")
+        else:
+            outcome(ledger, effect, try_, "failed")
         return "gave up"
     result = ledger.world.finish(call)
     if not ledger.rules.late_is_evidence:
         return effect.state
     if call.back:
-        return undo_outcome(ledger, effect, hanging.redos, "undone")
-    return outcome(ledger, effect, hanging.redos, "done", result)
+        return undo_outcome(ledger, effect, try_, "undone")
+    return outcome(ledger, effect, try_, "done", result)
 
 
 def resolve(ledger: Ledger, effect: Effect, happened: bool) -> str:
@@ -150,7 +168,8 @@ def resolve(ledger: Ledger, effect: Effect, happened: bool) -> str:
         if not happened and ledger.now <= effect.deadline and rules.deadline_before_did_not:
             raise Refused("too_early", effect.number)
         effect.state = "done" if happened else ("undone" if effect.redos else "failed")
-        effect.unsure, effect.order = False, ledger.tick()
+        effect.unsure = False
+        effect.order = ledger.tick() if happened else effect.order
     elif effect.state == "undo_unknown":
         if not happened and ledger.now <= effect.undo_deadline and rules.deadline_before_undo_did_not:
             raise Refused("too_early", effect.number)

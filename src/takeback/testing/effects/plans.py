@@ -102,13 +102,9 @@ def check(ledger: Ledger, plan: Plan, acknowledge: bool) -> None:
         raise Refused("plan_stale", plan.number)
     if plan.groups["blocked"] or plan.groups["decide"]:
         raise Refused("undecided", *plan.groups["blocked"], *plan.groups["decide"])
-    if (
-        plan.groups["stays"]
-        and plan.scope != "state"
-        and not acknowledge
-        and ledger.rules.stays_is_acknowledged
-    ):
-        raise Refused("not_acknowledged", *plan.groups["stays"])
+    stays = plan.groups["compensate"] * (plan.scope == "state") + plan.groups["stays"]
+    if stays and not acknowledge and ledger.rules.stays_is_acknowledged:
+        raise Refused("not_acknowledged", *stays)
 
 
 def discrepancies(ledger: Ledger, name: str) -> dict[str, tuple[int, ...]]:

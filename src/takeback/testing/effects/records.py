@@ -65,6 +65,8 @@ class Step(msgspec.Struct):
     closed: int | None = None
     calls: list[int] = []
     """Its effects and those that it reused, in the order of their first claim."""
+    instead: dict[int, str] = {}
+    """Of what was reused by decision though it was worded otherwise: the arguments it was taken for."""
     claims: dict[int, int] = {}
     """The attempt in which each was last claimed."""
 
@@ -79,7 +81,11 @@ class Effect(msgspec.Struct):
     tool: str
     args: str
     target: str
+    version: int = 0
+    """Of the tool's code, when the intent was made: a redo is made with the same."""
     state: str = "begun"
+    tries: int = 0
+    """How many times it was called for, with whatever key."""
     redos: int = 0
     keys: list[str] = []
     result: str | None = None
@@ -87,6 +93,7 @@ class Effect(msgspec.Struct):
     """When the first try with the newest key began."""
     deadline: int = 0
     undo_deadline: int = 0
+    undo_tries: int = 0
     unsure: bool = False
     """A try with the newest key ended unknown, so that a refusal of a later one settles nothing."""
     undo_unsure: bool = False
@@ -107,9 +114,12 @@ class Hanging(msgspec.Struct):
 
     effect: int
     redos: int
+    tries: int
     call: Call
     deadline: int
     over: bool = False
+    line: tuple[int, int, int] | None = None
+    """The plan, its line, and which start of the line it was."""
 
 
 class Approval(msgspec.Struct):
@@ -136,6 +146,7 @@ class PlanLine(msgspec.Struct):
     state: str = "todo"
     """todo · running · done · failed · accepted"""
     why: str = ""
+    starts: int = 0
 
     @property
     def goal(self) -> str:

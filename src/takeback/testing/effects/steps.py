@@ -7,7 +7,7 @@ import msgspec
 from takeback.testing.effects.ledger import Ledger
 from takeback.testing.effects.outcomes import lose
 from takeback.testing.effects.records import STANDING, UNSETTLED, Effect, Ref, Refused, Step
-from takeback.testing.effects.tools import LEASE
+from takeback.testing.effects.tools import LEASE, TIMEOUT
 
 
 class Session(msgspec.Struct):
@@ -42,7 +42,9 @@ def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: 
     session.replays = False
     step = find_open(ledger, session, label)
     if step is None:
-        session.pending = Step(0, thread.name, thread.line, session.run, label, 0, base=thread.head)
+        session.pending = Step(
+            0, thread.name, thread.line, session.run, label, 0, base=thread.head, lease=ledger.now + LEASE
+        )
         return "new"
     if (
         step.owner not in ("", worker)
@@ -53,8 +55,8 @@ def enter(ledger: Ledger, worker: str, session: Session, label: str, take_over: 
         raise Refused("step_in_progress", step.owner)
     if ledger.rules.take_over_loses_calls:
         _lose_calls(ledger, step)
-    _own(ledger, worker, session, step)
-    step.base = thread.head
+    _own(worker, session, step)
+    step.base, step.lease = thread.head, ledger.now + LEASE
     return "resumed"
 
 
@@ -62,19 +64,32 @@ def record(ledger: Ledger, worker: str, session: Session, step: Step) -> None:
     """A new step becomes the open one of its label, unless somebody else's is, or was, meanwhile."""
     if step is not session.pending:
         return
+    may_record(ledger, session, step)
+    step.number, step.ord = len(ledger.steps) + 1, _ord(ledger, session, step.label)
+    ledger.steps[step.number] = step
+    session.pending = None
+    _own(worker, session, step)
+
+
+def may_record(ledger: Ledger, session: Session, step: Step) -> None:
+    """Whether a new step may become the open one of its label."""
+    if step is not session.pending:
+        return
     recorded = ledger.recorded(step.thread, step.run, step.label)
     moved = bool(step.run) and len(recorded) != session.positions.get(step.label, 0)
     if ledger.rules.one_open_step and (moved or find_open(ledger, session, step.label) is not None):
         raise Refused("step_lost")
-    step.number, step.ord = len(ledger.steps) + 1, _ord(ledger, session, step.label)
-    ledger.steps[step.number] = step
-    session.pending = None
-    _own(ledger, worker, session, step)
 
 
-def _own(ledger: Ledger, worker: str, session: Session, step: Step) -> None:
+def lengthen(ledger: Ledger, step: Step, *, first: bool = False) -> None:
+    """With an intent: a call must not outlast the lease of its step."""
+    if first or step.lease < ledger.now + TIMEOUT:
+        step.lease = ledger.now + LEASE
+
+
+def _own(worker: str, session: Session, step: Step) -> None:
     step.attempt += 1
-    step.owner, step.lease = worker, ledger.now + LEASE
+    step.owner = worker
     session.step, session.attempt = step.number, step.attempt
 
 
@@ -130,7 +145,6 @@ def held(ledger: Ledger, worker: str, session: Session) -> Step:
         raise Refused("step_lost")
     if fenced and (step.owner, step.attempt) != (worker, session.attempt):
         raise Refused("step_lost")
-    step.lease = ledger.now + LEASE
     return step
 
 
@@ -150,17 +164,27 @@ def close(ledger: Ledger, worker: str, session: Session) -> Ref | None:
 
     A replay ends without one. Refused over what nobody knows, and over what was claimed and is undone.
     """
-    step = held(ledger, worker, session)
+    step = session.pending or ledger.steps.get(session.step or 0)
+    if step is None:
+        raise Refused("no_step")
+    try:
+        ref = _ended(ledger, worker, session, step)
+    finally:  # its end is over, whatever became of it
+        mine = (step.owner, step.attempt) == (worker, session.attempt)
+        session.step = session.pending = None
+        if mine:
+            step.owner, step.lease = "", 0
+    session.positions = {**session.positions, step.label: session.positions.get(step.label, 0) + 1}
+    return ref
+
+
+def _ended(ledger: Ledger, worker: str, session: Session, step: Step) -> Ref | None:
+    held(ledger, worker, session)
+    if session.pending is not None and not session.run:
+        return ledger.append(ledger.threads[session.thread])  # nothing was called: a commit like any other
     if not session.replays:
         record(ledger, worker, session, step)
-    session.positions = {**session.positions, step.label: session.positions.get(step.label, 0) + 1}
-    try:
-        ref = _close(ledger, session, step)
-    except Refused:
-        session.positions[step.label] -= 1
-        raise
-    session.step = None
-    return ref
+    return _close(ledger, session, step)
 
 
 def _close(ledger: Ledger, session: Session, step: Step) -> Ref | None:
@@ -168,7 +192,8 @@ def _close(ledger: Ledger, session: Session, step: Step) -> Ref | None:
     if session.replays:
         return None if ledger.rules.replay_commits_nothing else ledger.append(thread)
     effects = [ledger.effects[number] for number in step.calls]
-    concern = [effect for effect in effects if effect.step == step.number or claimed(step, effect.number)]
+    own = [effect for effect in effects if effect.step == step.number]
+    concern = own + [one for one in effects if one not in own and claimed(step, one.number)]
     if ledger.rules.close_needs_outcomes:
         flying = [effect.number for effect in ledger.effects.values() if effect.busy == busy(step)]
         if flying:
@@ -190,17 +215,21 @@ def _close(ledger: Ledger, session: Session, step: Step) -> Ref | None:
 
 
 def leave(ledger: Ledger, worker: str, session: Session) -> str:
-    """The body raised: the step stays open if it has effects, else it is abandoned."""
-    step = held(ledger, worker, session)
+    """The body raised: a step of which something is recorded (an effect, a request) stays open."""
+    step = session.pending or ledger.steps.get(session.step or 0)
+    if step is None:
+        raise Refused("no_step")
     pending, session.pending, session.step = session.pending, None, None
     if not ledger.rules.position_counts_closed:
         session.positions = {**session.positions, step.label: session.positions.get(step.label, 0) + 1}
     if session.replays:
         return "left"
-    step.owner = ""
-    if pending is None and not step.calls:
-        step.state = "abandoned"
-    return "nothing" if pending is not None else step.state
+    if pending is not None:
+        return "nothing"
+    if step.state != "open" or (step.owner, step.attempt) != (worker, session.attempt):
+        return "left"  # it is another's by now
+    step.owner, step.lease = "", 0
+    return "open"
 
 
 def commit(ledger: Ledger, name: str) -> Ref:

@@ -71,7 +71,7 @@ class Subject(Protocol):
         ...
 
     def call(self, worker: str, tool: str, args: str, choice: str) -> Answer:
-        """("free",) · ("called" | "retried" | "undid", effect, state) · ("recorded", effect, state) ·
+        """("free",) · ("called" | "retried", effect, state) · ("recorded", effect, state) ·
         ("replayed" | "reused", effect) · ("died", effect) · ("stopped", effect, "call" | "undo")"""
         ...
 
@@ -80,7 +80,7 @@ class Subject(Protocol):
         ...
 
     def leave(self, worker: str) -> Answer:
-        """The body raised: ("open",) · ("abandoned",) · ("nothing",) recorded yet · ("left",) a replay"""
+        """The body raised: ("open",) · ("nothing",) recorded yet · ("left",) a replay"""
         ...
 
     def start_run(self, worker: str, thread: str, run: str) -> Answer:
@@ -131,6 +131,10 @@ class Subject(Protocol):
 
     def go_on(self, plan: int, decision: str) -> Answer:
         """As apply, from where it stands; ("aborted", version)"""
+        ...
+
+    def end(self) -> None:
+        """Nothing more is asked: let go of what is held."""
         ...
 
     def effects(self) -> list[EffectSeen]: ...

@@ -177,11 +177,23 @@ class Witness:
         self._recorded.add(one.serial)
         self.open[one.place] = one
 
-    def free(self, thread: str) -> None:
-        """A plan has begun: whoever was in a step of the thread is out."""
-        for place, one in self.open.items():
-            if place[0] == thread:
-                one.owner, one.lease = "", 0
+    def ends(self, worker: str) -> None:
+        """The worker is out of its step, which is another's to go on with."""
+        hand = self.hands[worker]
+        one = hand.opened
+        if one is not None and (one.owner, one.attempt) == (worker, hand.attempt):
+            one.owner, one.lease = "", 0
+        hand.opened, hand.replays = None, ""
+
+    def was_a_commit(self, worker: str, version: int) -> bool:
+        """The end of a step, outside any run, of which nothing was recorded: a commit like any other."""
+        hand = self.hands[worker]
+        if hand.run or hand.opened is None or hand.opened.serial in self._recorded:
+            return False
+        need(hand.opened.place[1] == self.lines[hand.thread], "fence", worker, "is on a line that is over")
+        self.append(hand.thread, version)
+        hand.opened = None
+        return True
 
     def closes(self, worker: str, version: int, states: dict[int, str]) -> None:
         """The uses that a close writes."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from takeback.testing.effects import checks
-from takeback.testing.effects.tools import LEASE, TOOLS
+from takeback.testing.effects.tools import TIMEOUT, TOOLS
 from takeback.testing.effects.witness import Hand, Opened, Witness, need
 
 if TYPE_CHECKING:
@@ -98,12 +98,13 @@ class Working(ABC):
         hand = self.seen.hands[worker]
         tool, args = self._pick_call(hand)
         choice = self.one_of("reuse", "undo", "beside", "stop")
-        before = {one.number for one in self.subject.effects()}
+        before = {one.number: one.state for one in self.subject.effects()}
         stands: list[int] = []
         if hand.opened is not None:
             stands = checks.unknown_to(self.subject, self.seen, self.world, hand.opened, TOOLS[tool].target)
         answer = self.subject.call(worker, tool, args, choice)
         self.said(f"{worker} calls {tool} {args} ({choice})", answer)
+        self._undone_first(worker, before)
         if answer[0] == "refused":
             self._refused_call(worker, tool, args, answer)
             return
@@ -114,20 +115,20 @@ class Working(ABC):
             self._replayed(worker, answer, bool(new))
             return
         step = self.seen.rightful(worker)
-        step.lease = self.world.now + LEASE
+        if answer[0] in ("called", "retried", "died", "stopped"):
+            step.lease = max(step.lease, self.world.now + TIMEOUT)
         for one in new:
             rights = next(t.rights for t in self.subject.threads() if t.name == hand.thread)
-            need(rights != "deny", "rights", "a fork without a right to effects made", one.number)
+            acts = rights != "deny" and hand.thread not in self.seen.read_only
+            need(acts, "rights", "a fork without a right to effects made", one.number)
             free = one.decided or rights == "allow"
             need(free or not stands, "guard", one.number, "begins while", stands, "stands, undecided")
             self._approved(step, one.number, tool, args)
             step.made = [*step.made, one.number]
         if answer[0] in ("called", "retried", "recorded", "reused") or answer[2:] == ("call",):
             step.claims = {**step.claims, answer[1]: step.attempt}
-        if answer[0] == "undid":
-            checks.undone_by_its_owner(self.subject, self.seen, answer[1], hand.thread)
         if answer[0] == "reused":
-            self._reused(answer[1], tool, args)
+            self._reused(answer[1], tool, args, choice)
         self._gone(worker, answer)
 
     def _pick_call(self, hand: Hand) -> tuple[str, str]:
@@ -145,7 +146,10 @@ class Working(ABC):
     def _refused_call(self, worker: str, tool: str, args: str, answer: Answer) -> None:
         hand = self.seen.hands[worker]
         if answer[1] == "step_lost":
+            self.seen.ends(worker)
             self.seen.hands[worker] = Hand(hand.thread)
+        if answer[1] == "not_undone":
+            self.seen.rightful(worker)
         if answer[1] == "budget_exceeded":
             checks.budget_refuses(self.subject, answer[2], TOOLS[tool].cost(args), self.money, self.attempts)
         if answer[1] == "effect_stands" and hand.opened is not None:
@@ -179,10 +183,21 @@ class Working(ABC):
         held = effect.state == "failed" or effect.number in believed
         need(held, "run", effect.number, "is replayed and not part of this history")
 
-    def _reused(self, number: int, tool: str, args: str) -> None:
+    def _undone_first(self, worker: str, before: dict[int, str]) -> None:
+        """What a call has taken back, whatever became of that."""
+        for one in self.subject.effects():
+            was = before.get(one.number, one.state)
+            if one.state != was and one.state in ("undoing", "undone", "undo_failed", "undo_unknown"):
+                checks.undone_by_its_owner(
+                    self.subject, self.seen, one.number, self.seen.hands[worker].thread
+                )
+                step = self.seen.rightful(worker)
+                step.lease = max(step.lease, self.world.now + TIMEOUT)
+
+    def _reused(self, number: int, tool: str, args: str, choice: str) -> None:
         effect = next(one for one in self.subject.effects() if one.number == number)
-        fits = (effect.tool, effect.args) == (tool, args) and self.world.stands(list(effect.keys)) == 1
-        need(fits, "guard", number, "is reused for", tool, args)
+        fits = effect.tool == tool and (effect.args == args or choice == "reuse")
+        need(fits and self.world.stands(list(effect.keys)) == 1, "guard", number, "is reused for", tool, args)
 
     def _gone(self, worker: str, answer: Answer) -> None:
         """Whoever died is replaced; whoever stopped is too, and may come back."""
@@ -201,10 +216,15 @@ class Working(ABC):
             hand.replays = ""
         elif answer[0] == "closed":
             need(not hand.replays, "run", worker, "made a checkpoint of a replay")
+            if self.seen.was_a_commit(worker, answer[1]):
+                return
             states = {one.number: one.state for one in self.subject.effects()}
             self.seen.closes(worker, answer[1], states)
         elif answer[1] == "step_lost":
+            self.seen.ends(worker)
             self.seen.hands[worker] = Hand(hand.thread)
+        elif answer[0] == "refused":
+            self.seen.ends(worker)
 
     def leave(self, thread: str) -> None:
         """The body of a step raises."""
@@ -215,14 +235,12 @@ class Working(ABC):
         answer = self.said(f"{worker} leaves", self.subject.leave(worker))
         if answer[0] == "refused":
             if answer[1] == "step_lost":
+                self.seen.ends(worker)
                 self.seen.hands[worker] = Hand(hand.thread)
             return
-        if not hand.replays and answer[0] != "nothing":
+        if not hand.replays and answer[0] == "open":
             step = self.seen.rightful(worker)
             step.owner = ""
-            if answer[0] == "abandoned":
-                need(not step.made, "step", worker, "abandoned a step with effects")
-                del self.seen.open[step.place]
         hand.opened, hand.replays = None, ""
 
     def begin_run(self, thread: str) -> None:
@@ -232,6 +250,7 @@ class Working(ABC):
         worker = self.pick_worker(thread)
         run = self.one_of("r", "r", "r", "")
         self.said(f"{worker} runs {run!r}", self.subject.start_run(worker, thread, run))
+        self.seen.ends(worker)
         self.seen.hands[worker] = Hand(thread, run)
 
     def crash(self, thread: str) -> None:

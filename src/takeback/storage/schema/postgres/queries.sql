@@ -2,8 +2,8 @@
 -- whole batch stand in `queries_single.sql`. `takeback.` stands for the schema that the store lies in.
 
 -- name: session
--- What a connection must be set to, said back with what durability rests on. Limits that somebody has set
--- stay as they are; without any, a write would wait for a lock for ever.
+-- What a connection must be set to. Limits that somebody has set stay as they are; without any, a write would
+-- wait for a lock for ever. Plans are made once: for a commit, planning takes longer than all the rest.
 SELECT set_config('synchronous_commit', CASE
            WHEN %(relaxed)s THEN 'off'
            WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
@@ -14,7 +14,12 @@ SELECT set_config('synchronous_commit', CASE
            WHEN '0' THEN '60s' ELSE current_setting('statement_timeout') END, false),
        set_config('idle_in_transaction_session_timeout',
            CASE current_setting('idle_in_transaction_session_timeout')
-           WHEN '0' THEN '5min' ELSE current_setting('idle_in_transaction_session_timeout') END, false);
+           WHEN '0' THEN '5min' ELSE current_setting('idle_in_transaction_session_timeout') END, false),
+       set_config('plan_cache_mode', 'force_generic_plan', false);
+
+-- name: usual_plans
+-- For the work of a transactional tool, until the end of its transaction.
+SET LOCAL plan_cache_mode TO DEFAULT;
 
 -- name: mark
 -- The writer's number, with what a transaction writes; zero rows when this write is there already. Whoever
@@ -46,7 +51,7 @@ WITH present AS (
 INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
 SELECT %(tenant)s::text, o.digest, e.now, o.codec, o.size, o.data
 FROM present AS e,
-     unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+     unnest(%(digests)b::bytea[], %(codecs)b::bigint[], %(sizes)b::bigint[], %(datas)b::bytea[])
          AS o (digest, codec, size, data)
 WHERE (SELECT h.epoch FROM takeback.objects AS h
            WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
@@ -56,17 +61,21 @@ ON CONFLICT (tenant, digest) DO UPDATE SET epoch = excluded.epoch WHERE x.epoch 
 -- name: read_objects
 -- Objects' stored bytes.
 SELECT digest, codec, size, data FROM takeback.objects
-WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]);
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
 
 -- name: find_objects
 -- Which of these objects are there.
-SELECT digest FROM takeback.objects WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]);
+SELECT digest FROM takeback.objects WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
+
+-- name: head
+-- What a refused commit is told.
+SELECT head, head_digest, deleted, lock FROM takeback.threads WHERE tenant = %(tenant)s AND uid = %(uid)s;
 
 -- name: hold_threads
 -- The rows of the threads that a batch is about, locked: what they say stays so until its end. In the order
 -- of their uids, so that two batches never wait for one another in a circle.
 SELECT uid, head, head_digest, deleted, lock FROM takeback.threads
-WHERE tenant = %(tenant)s AND uid = ANY(%(uids)s::bytea[]) ORDER BY uid FOR NO KEY UPDATE;
+WHERE tenant = %(tenant)s AND uid = ANY(%(uids)b::bytea[]) ORDER BY uid FOR NO KEY UPDATE;
 
 -- name: taken
 -- Whether a thread's uid, or its name among the living, is in use.
@@ -194,7 +203,7 @@ UPDATE takeback.threads SET lock = %(lock)s::bytea WHERE tenant = %(tenant)s AND
 -- name: hold_ledgers
 -- The numbers of the ledgers that a batch is about, locked.
 SELECT family, seq FROM takeback.ledgers
-WHERE tenant = %(tenant)s AND family = ANY(%(families)s::bytea[]) ORDER BY family FOR NO KEY UPDATE;
+WHERE tenant = %(tenant)s AND family = ANY(%(families)b::bytea[]) ORDER BY family FOR NO KEY UPDATE;
 
 -- name: number_ledger
 -- The next number of a ledger; a ledger that is new begins. Zero rows when another process was faster.
@@ -205,8 +214,8 @@ ON CONFLICT (tenant, family) DO UPDATE SET seq = excluded.seq WHERE l.seq = excl
 -- Cells, each in place of the one of its kind and key.
 INSERT INTO takeback.cells AS c (tenant, family, key, kind, thread, seq, live, body)
 SELECT %(tenant)s::text, %(family)s, o.key, o.kind, o.thread, %(seq)s + 1, o.live, o.body
-FROM unnest(%(keys)s::bytea[], %(kinds)s::text[], %(threads)s::bytea[], %(lives)s::boolean[],
-            %(bodies)s::bytea[]) AS o (key, kind, thread, live, body)
+FROM unnest(%(keys)b::bytea[], %(kinds)b::text[], %(threads)b::bytea[], %(lives)b::boolean[],
+            %(bodies)b::bytea[]) AS o (key, kind, thread, live, body)
 ORDER BY o.key, o.kind
 ON CONFLICT (tenant, family, key, kind) DO UPDATE
 SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = excluded.body;
@@ -244,12 +253,12 @@ WHERE tenant = %(tenant)s AND digest > %(after)s ORDER BY digest LIMIT %(limit)s
 -- name: object_sizes
 -- What some objects take.
 SELECT digest, epoch, size, octet_length(data)::bigint FROM takeback.objects
-WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]);
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]);
 
 -- name: forget_objects
 -- Objects go, unless they got a new reference since the collection began. The server gives their space back.
 DELETE FROM takeback.objects
-WHERE tenant = %(tenant)s AND digest = ANY(%(digests)s::bytea[]) AND epoch < %(epoch)s;
+WHERE tenant = %(tenant)s AND digest = ANY(%(digests)b::bytea[]) AND epoch < %(epoch)s;
 
 -- name: prune
 -- The files of a run of versions are given up.
@@ -343,3 +352,111 @@ INSERT INTO takeback.migrating (one) VALUES (true) ON CONFLICT DO NOTHING;
 -- name: lock_migrator
 -- Held until the end of the transaction.
 SELECT 1 FROM takeback.migrating WHERE one FOR UPDATE;
+
+-- name: new_place
+-- One of a graph's checkpoints.
+INSERT INTO takeback.graph_places (tenant, uid, version, namespace, number, hash, run, source, step)
+VALUES (%(tenant)s, %(uid)s, %(version)s, %(namespace)s,
+        ((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 1577836800000000) * 2048
+            + floor(random() * 2048)::bigint,
+        %(hash)s, %(run)s, %(source)s, %(step)s);
+
+-- name: hide_places
+-- A graph sees these of its checkpoints no longer.
+UPDATE takeback.graph_places AS g SET hidden = true
+FROM unnest(%(versions)s::bigint[], %(namespaces)s::text[]) AS o (version, namespace)
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.version = o.version AND g.namespace = o.namespace;
+
+-- name: drop_places
+-- A deleted thread's.
+DELETE FROM takeback.graph_places WHERE tenant = %(tenant)s AND uid = %(uid)s;
+
+-- name: drop_write
+-- What a task wrote goes: the next takes its place.
+DELETE FROM takeback.graph_writes
+WHERE tenant = %(tenant)s AND uid = %(uid)s AND key = %(key)s AND task = %(task)s AND number = %(number)s;
+
+-- name: keep_writes
+-- What tasks wrote, unless it is there.
+INSERT INTO takeback.graph_writes (tenant, uid, key, task, number, channel, path, codec, size, data, digest)
+SELECT %(tenant)s::text, %(uid)s, o.key, o.task, o.number, o.channel, o.path, o.codec, o.size, o.data, o.digest
+FROM unnest(%(keys)s::bytea[], %(tasks)s::text[], %(numbers)s::bigint[], %(channels)s::text[],
+            %(paths)s::text[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[],
+            %(digests)s::bytea[])
+    AS o (key, task, number, channel, path, codec, size, data, digest)
+ORDER BY o.key, o.task, o.number
+ON CONFLICT DO NOTHING;
+
+-- name: drop_writes
+-- A deleted thread's.
+DELETE FROM takeback.graph_writes WHERE tenant = %(tenant)s AND uid = %(uid)s;
+
+-- name: writes_at
+-- What was written at some of a graph's checkpoints, or at all, in the order in which the graph applies it.
+SELECT key, task, number, channel, path, codec, size, data, digest FROM takeback.graph_writes
+WHERE tenant = %(tenant)s AND uid = %(uid)s AND (%(keys)s::bytea[] IS NULL OR key = ANY(%(keys)s::bytea[]))
+ORDER BY key, path, task, number;
+
+-- name: buried
+-- The deleted threads that had a name; asked for when a late writer is suspected, so there is no index.
+SELECT number, name, uid, agent, "user", meta, created, head, head_digest, updated, origin_uid,
+       origin_version, origin_digest, deleted, family, lock
+FROM takeback.threads
+WHERE tenant = %(tenant)s AND name_key = %(name_key)s AND deleted IS NOT NULL ORDER BY number;
+
+-- name: places_by_hash
+-- A graph's checkpoint by its id.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.hash = %(hash)s AND g.hidden <= %(hidden)s
+ORDER BY g.version DESC LIMIT %(limit)s;
+
+-- name: places_of_thread
+-- A thread's, newest first.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.version < %(before)s
+  AND (%(source)s::text IS NULL OR g.source = %(source)s) AND (%(step)s::bigint IS NULL OR g.step = %(step)s)
+  AND g.hidden <= %(hidden)s
+ORDER BY g.version DESC, g.namespace LIMIT %(limit)s;
+
+-- name: places_of_namespace
+-- Those of the graph itself, or of one subgraph.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.uid = %(uid)s AND g.version < %(before)s AND g.namespace = %(namespace)s
+  AND (%(source)s::text IS NULL OR g.source = %(source)s) AND (%(step)s::bigint IS NULL OR g.step = %(step)s)
+  AND g.hidden <= %(hidden)s
+ORDER BY g.version DESC LIMIT %(limit)s;
+
+-- name: places_of_run
+-- Those that a run made.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.run = %(run)s AND g.hidden <= %(hidden)s
+ORDER BY g.number DESC LIMIT %(limit)s;
+
+-- name: places_of_all
+-- A tenant's, newest first.
+SELECT g.number, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line,
+       c.origin_version, c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM takeback.graph_places AS g
+JOIN takeback.threads AS t ON t.tenant = g.tenant AND t.uid = g.uid
+JOIN takeback.checkpoints AS c ON c.tenant = g.tenant AND c.uid = g.uid AND c.version = g.version
+WHERE g.tenant = %(tenant)s AND g.number < %(before)s
+  AND (%(namespace)s::text IS NULL OR g.namespace = %(namespace)s)
+  AND (%(source)s::text IS NULL OR g.source = %(source)s) AND (%(step)s::bigint IS NULL OR g.step = %(step)s)
+  AND g.hidden <= %(hidden)s
+ORDER BY g.number DESC LIMIT %(limit)s;

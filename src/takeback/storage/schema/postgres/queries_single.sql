@@ -18,7 +18,7 @@ WITH present AS (
     INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
     SELECT m.tenant, o.digest, e.now, o.codec, o.size, o.data
     FROM moved AS m, present AS e,
-         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+         unnest(%(digests)b::bytea[], %(codecs)b::bigint[], %(sizes)b::bigint[], %(datas)b::bytea[])
              AS o (digest, codec, size, data)
     WHERE (SELECT h.epoch FROM takeback.objects AS h
            WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
@@ -57,8 +57,8 @@ WITH present AS (
 ), written AS (
     INSERT INTO takeback.cells AS c (tenant, family, key, kind, thread, seq, live, body)
     SELECT m.tenant, %(family)s, o.key, o.kind, o.thread, m.seq, o.live, o.body
-    FROM moved AS m, unnest(%(keys)s::bytea[], %(kinds)s::text[], %(threads)s::bytea[], %(lives)s::boolean[],
-                            %(bodies)s::bytea[]) AS o (key, kind, thread, live, body)
+    FROM moved AS m, unnest(%(keys)b::bytea[], %(kinds)b::text[], %(threads)b::bytea[], %(lives)b::boolean[],
+                            %(bodies)b::bytea[]) AS o (key, kind, thread, live, body)
     ORDER BY o.key, o.kind
     ON CONFLICT (tenant, family, key, kind) DO UPDATE
     SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = excluded.body
@@ -66,7 +66,7 @@ WITH present AS (
     INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
     SELECT m.tenant, o.digest, e.now, o.codec, o.size, o.data
     FROM moved AS m, present AS e,
-         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+         unnest(%(digests)b::bytea[], %(codecs)b::bigint[], %(sizes)b::bigint[], %(datas)b::bytea[])
              AS o (digest, codec, size, data)
     WHERE (SELECT h.epoch FROM takeback.objects AS h
            WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
@@ -106,7 +106,7 @@ WITH present AS (
     INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
     SELECT n.tenant, o.digest, e.now, o.codec, o.size, o.data
     FROM numbered AS n, present AS e,
-         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+         unnest(%(digests)b::bytea[], %(codecs)b::bigint[], %(sizes)b::bigint[], %(datas)b::bytea[])
              AS o (digest, codec, size, data)
     WHERE (SELECT h.epoch FROM takeback.objects AS h
            WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL
@@ -119,8 +119,8 @@ WITH present AS (
 )
 INSERT INTO takeback.cells AS c (tenant, family, key, kind, thread, seq, live, body)
 SELECT n.tenant, %(family)s, o.key, o.kind, o.thread, n.seq, o.live, o.body
-FROM numbered AS n, unnest(%(keys)s::bytea[], %(kinds)s::text[], %(threads)s::bytea[], %(lives)s::boolean[],
-                           %(bodies)s::bytea[]) AS o (key, kind, thread, live, body)
+FROM numbered AS n, unnest(%(keys)b::bytea[], %(kinds)b::text[], %(threads)b::bytea[], %(lives)b::boolean[],
+                           %(bodies)b::bytea[]) AS o (key, kind, thread, live, body)
 ORDER BY o.key, o.kind
 ON CONFLICT (tenant, family, key, kind) DO UPDATE
 SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = excluded.body;
@@ -151,7 +151,7 @@ WITH present AS (
     INSERT INTO takeback.objects AS x (tenant, digest, epoch, codec, size, data)
     SELECT m.tenant, o.digest, e.now, o.codec, o.size, o.data
     FROM made AS m, present AS e,
-         unnest(%(digests)s::bytea[], %(codecs)s::bigint[], %(sizes)s::bigint[], %(datas)s::bytea[])
+         unnest(%(digests)b::bytea[], %(codecs)b::bigint[], %(sizes)b::bigint[], %(datas)b::bytea[])
              AS o (digest, codec, size, data)
     WHERE (SELECT h.epoch FROM takeback.objects AS h
            WHERE h.tenant = %(tenant)s AND h.digest = o.digest AND h.epoch >= e.now) IS NULL

@@ -211,3 +211,109 @@ SELECT value FROM store WHERE key = ?;
 -- name: new_setting
 -- A fact about the store, written when it is made.
 INSERT INTO store (key, value) VALUES (?, ?);
+
+-- name: new_place
+-- One of a graph's checkpoints.
+INSERT INTO graph_places (tenant, thread, version, namespace, hash, run, source, step)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: hide_place
+-- A graph sees one of its checkpoints no longer.
+UPDATE graph_places SET hidden = 1 WHERE thread = ? AND version = ? AND namespace = ?;
+
+-- name: drop_places
+-- A deleted thread's.
+DELETE FROM graph_places WHERE thread = ?;
+
+-- name: keep_write
+-- What a task wrote, unless it is there.
+INSERT INTO graph_writes (thread, hash, key, task, number, channel, path, codec, size, data, digest)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 WHERE NOT EXISTS (
+    SELECT 1 FROM graph_writes WHERE thread = ?1 AND hash = ?2 AND key = ?3 AND task = ?4 AND number = ?5
+);
+
+-- name: drop_write
+-- What a task wrote goes: the next takes its place.
+DELETE FROM graph_writes WHERE thread = ? AND hash = ? AND key = ? AND task = ? AND number = ?;
+
+-- name: drop_writes
+-- A deleted thread's.
+DELETE FROM graph_writes WHERE thread = ?;
+
+-- name: writes_at
+-- What was written at one of a graph's checkpoints, in the order in which the graph applies it.
+SELECT key, task, number, channel, path, codec, size, data, digest FROM graph_writes
+WHERE thread = ? AND hash = ? AND key = ? ORDER BY path, task, number;
+
+-- name: writes
+-- What was written in a thread.
+SELECT key, task, number, channel, path, codec, size, data, digest FROM graph_writes
+WHERE thread = ? ORDER BY key, path, task, number;
+
+-- name: places_by_hash
+-- A graph's checkpoint by its id.
+SELECT g.seq, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line, c.origin_version,
+       c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM graph_places AS g JOIN threads AS t ON t.id = g.thread
+JOIN checkpoints AS c ON c.thread = g.thread AND c.version = g.version
+WHERE g.thread = :thread AND g.hash = :hash AND g.hidden <= :hidden
+ORDER BY g.version DESC LIMIT :limit;
+
+-- name: places_of_thread
+-- A thread's, newest first.
+SELECT g.seq, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line, c.origin_version,
+       c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM graph_places AS g INDEXED BY graph_places_version
+JOIN threads AS t ON t.id = g.thread
+JOIN checkpoints AS c ON c.thread = g.thread AND c.version = g.version
+WHERE g.thread = :thread AND g.version < :before
+  AND (:source IS NULL OR g.source = :source) AND (:step IS NULL OR g.step = :step) AND g.hidden <= :hidden
+ORDER BY g.version DESC, g.namespace LIMIT :limit;
+
+-- name: places_of_root
+-- Those of the graph itself.
+SELECT g.seq, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line, c.origin_version,
+       c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM graph_places AS g INDEXED BY graph_places_version
+JOIN threads AS t ON t.id = g.thread
+JOIN checkpoints AS c ON c.thread = g.thread AND c.version = g.version
+WHERE g.thread = :thread AND g.version < :before AND g.namespace = ''
+  AND (:source IS NULL OR g.source = :source) AND (:step IS NULL OR g.step = :step) AND g.hidden <= :hidden
+ORDER BY g.version DESC LIMIT :limit;
+
+-- name: places_of_subgraph
+-- Those of one subgraph.
+SELECT g.seq, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line, c.origin_version,
+       c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM graph_places AS g INDEXED BY graph_places_subgraph
+JOIN threads AS t ON t.id = g.thread
+JOIN checkpoints AS c ON c.thread = g.thread AND c.version = g.version
+WHERE g.thread = :thread AND g.version < :before AND g.namespace = :namespace AND g.namespace <> ''
+  AND (:source IS NULL OR g.source = :source) AND (:step IS NULL OR g.step = :step) AND g.hidden <= :hidden
+ORDER BY g.version DESC LIMIT :limit;
+
+-- name: places_of_run
+-- Those that a run made.
+SELECT g.seq, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line, c.origin_version,
+       c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM graph_places AS g INDEXED BY graph_places_run
+JOIN threads AS t ON t.id = g.thread
+JOIN checkpoints AS c ON c.thread = g.thread AND c.version = g.version
+WHERE g.tenant = :tenant AND g.run = :run AND g.hidden <= :hidden
+ORDER BY g.seq DESC LIMIT :limit;
+
+-- name: places_of_all
+-- A tenant's, newest first in the store's own order.
+SELECT g.seq, g.namespace, g.hidden, t.name, t.uid, c.version, c.namespace, c.kind, c.line, c.origin_version,
+       c.merged_version, c.undoes, c.time, c.digest, c.mac, c.record
+FROM graph_places AS g JOIN threads AS t ON t.id = g.thread
+JOIN checkpoints AS c ON c.thread = g.thread AND c.version = g.version
+WHERE g.tenant = :tenant AND g.seq < :before AND (:namespace IS NULL OR g.namespace = :namespace)
+  AND (:source IS NULL OR g.source = :source) AND (:step IS NULL OR g.step = :step) AND g.hidden <= :hidden
+ORDER BY g.seq DESC LIMIT :limit;
+
+-- name: buried
+-- The deleted threads that had a name; asked for when a late writer is suspected, so there is no index.
+SELECT id, name, uid, agent, user, meta, created, head, head_digest, updated,
+       origin_uid, origin_version, origin_digest, deleted, family, lock
+FROM threads WHERE tenant = ? AND name = ? AND deleted IS NOT NULL;
