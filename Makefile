@@ -9,6 +9,7 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 WORKERS ?= 2
 PYTEST  ?=
+SOAK_SECONDS ?= 180
 
 # Tests of one file stay in one process: a file's crash points and sweeps share what they build.
 RUN_PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
@@ -56,6 +57,8 @@ bench-full: $(VENV)/bench ## the same with every size and backend; takes long
 
 soak: $(VENV)/test ## the long sweeps and many more generated examples; takes long
 	@TAKEBACK_SOAK=1 $(RUN_PYTEST) -m 'soak or hypothesis' $(PYTEST) tests
+	@echo 'writers and servers are killed for $(SOAK_SECONDS) seconds each'
+	@$(BIN)/python -m tests.crash.soaking --seconds $(SOAK_SECONDS)
 
 clean: ## remove the environment and everything else that was made
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache

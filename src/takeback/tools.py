@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import string
@@ -288,9 +289,21 @@ def given(function: Callable[..., Any], named: Mapping[str, Any]) -> dict[str, A
 
 # --- declaring
 
+_OPTIONS = (
+    "cost", "describe", "facts", "key_ttl", "name", "owner", "probe", "read", "repeat", "requires_approval",
+    "target", "timeout", "undo", "undo_safe", "version", "write",
+)  # fmt: skip
+
 
 def _declared(function: Callable[..., Any], preset: str | None, said: dict[str, Any]) -> Declared:
     name = said.pop("name", None) or function.__name__
+    for option in said:
+        if option not in _OPTIONS:
+            meant = difflib.get_close_matches(option, _OPTIONS, 1)
+            raise BadTool(
+                f"{name}: a tool has no option {option!r}",
+                hint=f"Did you mean {meant[0]}?" if meant else "Its options: " + ", ".join(_OPTIONS),
+            )
     undo, write = said.get("undo"), said.get("write")
     if preset is None:
         preset = "compensable" if undo or write else "irreversible"

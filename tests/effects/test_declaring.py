@@ -101,6 +101,8 @@ def test_a_tool_is_still_the_function():
         ({"cost": "cents"}, ["cost in money", "'cents'"]),
         ({"cost": {"mails": "count"}}, ["cost in mails", "'count'"]),
         ({"undo": lambda receipt: None}, ["its undo wants receipt", "`result`"]),
+        ({"undoo": nothing}, ["no option 'undoo'", "Did you mean undo?"]),
+        ({"xyzzy": 1}, ["no option 'xyzzy'", "key_ttl"]),
     ],
 )
 def test_a_mistake_is_found_where_the_tool_is_declared(said, words):

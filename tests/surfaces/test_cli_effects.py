@@ -172,6 +172,17 @@ def test_limits_are_shown_and_set(shop: Shop) -> None:
     assert shop.agent("mail") is None
 
 
+@pytest.mark.parametrize("limit", ["x", -1, 1.5, True, None])
+def test_a_limit_that_is_none_is_refused_by_the_library_too(shop: Shop, limit: object) -> None:
+    """A budget that reads as no limit would let everything through, or nothing."""
+    shop.agent("think")
+    with takeback.open(shop.store) as repo:
+        trip = repo.thread("trip")
+        with pytest.raises(takeback.errors.BadRequest, match="is no limit"):
+            trip.budget({"money": limit})  # type: ignore[dict-item]  # the mistake
+        assert trip.budget() == {}
+
+
 # --- mistakes
 
 

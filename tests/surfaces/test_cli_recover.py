@@ -70,6 +70,9 @@ def test_a_worker_that_was_killed_leaves_an_unknown_call(shop: Shop) -> None:
     environment = os.environ | {"PYTHONPATH": str(SRC)}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 9
     assert "#1 (e-mail): begun" in shop.ok("recover").out
+    for words in (["effects", "resolve", "1", "--happened"], ["rollback", "head", "--yes"]):
+        refused = shop(*words)
+        assert (refused.code, "`takeback recover settle`" in refused.err) == (4, True), refused
     ran = shop.ok("recover", "settle")
     assert ran.lines[0] == "settled  #1 (e-mail): its worker is gone, so it is unknown"
     assert "#1 (e-mail): unknown" in ran.out

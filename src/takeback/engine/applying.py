@@ -10,7 +10,7 @@ import msgspec
 
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change
-from takeback.engine.calls import Hands
+from takeback.engine.calls import LOST, Hands
 from takeback.engine.commit import ItemStale, LedgerStale, Said
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.forgetting import MemoryPart, memory_of
@@ -29,7 +29,7 @@ from takeback.errors import (
 )
 from takeback.model import canonical
 from takeback.model.ids import Bookmark, ThreadUid, bookmark
-from takeback.model.ledger import Entry, PlanCell, PlanLine
+from takeback.model.ledger import IN_FLIGHT, Entry, PlanCell, PlanLine
 from takeback.model.records import Checkpoint, FileRoot
 from takeback.storage.base import Lock, Row, Still
 
@@ -133,10 +133,11 @@ def ready(job: Job, hands: Hands, acknowledge: bool | Collection[int], wait: flo
         _looked_again(job)
     if part.unsettled:
         unsettled = ", ".join(f"#{e.number} ({e.shown}) is {e.state}" for e in part.unsettled)
+        flies = all(e.state in IN_FLIGHT for e in part.unsettled)
         raise Undecided(
             f"before this can go back: {unsettled}",
             thread=name,
-            hint="`takeback effects resolve NUMBER --happened` or --did-not",
+            hint=LOST if flies else "`takeback effects resolve NUMBER --happened` or --did-not",
         )
     if unsaid:
         raise Unacknowledged(

@@ -29,11 +29,12 @@ from takeback.errors import (
     Undecided,
 )
 from takeback.model.ids import ThreadUid
-from takeback.model.ledger import Blob, Decision, Effect, Entry, StepCell, slot
+from takeback.model.ledger import IN_FLIGHT, Blob, Decision, Effect, Entry, StepCell, slot
 from takeback.storage.base import Still
 
 DAY_US = 24 * 3600 * 1_000_000
 TIMEOUT_US = 5 * 60 * 1_000_000
+LOST = "Wait for its outcome; where its worker is gone, `takeback recover settle` says so"
 _replace = msgspec.structs.replace
 
 
@@ -209,9 +210,11 @@ def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str
         elif now.state == "undo_unknown":
             state = "undone" if happened else "done"
         else:
+            flies = now.state in IN_FLIGHT
             raise Undecided(
-                f"#{now.number} ({now.shown}) is {now.state}: there is nothing to resolve",
-                hint=f"`takeback effects show {now.number}` tells what is known of it",
+                f"#{now.number} ({now.shown}) is "
+                + ("in flight" if flies else f"{now.state}: there is nothing to resolve"),
+                hint=LOST if flies else f"`takeback effects show {now.number}` tells what is known of it",
             )
         said = Decision(f"resolved {now.state}: {'happened' if happened else 'did not'}", by, clock)
         settled = _replace(settle(_replace(now, dirty=False), state, book), decisions=[*now.decisions, said])

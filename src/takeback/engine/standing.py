@@ -86,10 +86,17 @@ def rights(given: str) -> str:
 
 def limit(book: Book, tip: Tip, limits: Mapping[str, int]) -> None:
     """Limits for the whole family."""
+    for name, amount in limits.items():
+        if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
+            raise BadRequest(
+                f"the budget {name}={amount!r} is no limit",
+                thread=tip.info.name,
+                hint="A whole number, such as cents: budget({'money': 10_000})",
+            )
 
     def decide() -> Change:
         entries: list[Entry] = [
-            BudgetCell(id=name.encode(), thread=tip.info.uid, name=name, limit=int(amount))
+            BudgetCell(id=name.encode(), thread=tip.info.uid, name=name, limit=amount)
             for name, amount in limits.items()
         ]
         return Change(entries)

@@ -23,7 +23,7 @@ _NOBODY_YET = 0  # the number of no thread: somebody was chosen to write next an
 class Member:
     """A batch on its way, and what became of it: written, a refusal, or an error."""
 
-    __slots__ = ("alone", "answered", "batch", "chosen", "error", "gate", "packed", "refusal", "size")
+    __slots__ = ("alone", "answered", "batch", "chosen", "error", "gate", "left", "packed", "refusal", "size")
 
     def __init__(self, batch: Batch, packed: Any) -> None:
         self.batch, self.packed = batch, packed
@@ -33,6 +33,7 @@ class Member:
         self.refusal: Refusal | None = None
         self.error: BaseException | None = None
         self.answered = self.chosen = False
+        self.left: str | None = None  # why it is left to be written by its own thread, once it is answered
         self.gate: Any = None
 
     def answer(self, refusal: Refusal | None) -> None:

@@ -28,6 +28,7 @@ from takeback.storage.base import (
 from takeback.storage.migrate import queries
 from takeback.storage.postgres_connections import Connections
 from takeback.storage.postgres_graphs import GRAPH_FINDERS
+from takeback.storage.postgres_group import Grouped
 from takeback.storage.postgres_items import ITEM_FINDERS
 from takeback.storage.postgres_migrate import prepare
 from takeback.storage.postgres_rows import Packed, name_key
@@ -50,7 +51,8 @@ class PostgresStorage:
         self._durability = durability
         self.point: Callable[[str], None] | None = None
         self._connections = Connections(self._server, self._sql["session"], relaxed=durability == "relaxed")
-        self._writer = Writer(self._connections, self._sql, self._at)
+        writer = Writer(self._connections, self._sql, self._at)
+        self._writer = Grouped(writer, self._connections, self._sql, self._at)
         self._uid = self._prepared(create)
         self._connections.open()
         codec.prepare()

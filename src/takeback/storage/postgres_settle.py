@@ -10,6 +10,7 @@ first one, or makes sure that it comes too late.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -52,14 +53,15 @@ class Writer:
         self._marks: list[Mark] = []
         self._tenants: set[str] = set()
 
-    def write(self, batch: Batch, packed: Packed) -> Refusal | None:
+    def write(self, batch: Batch, packed: Packed, *, unsure: bool = False) -> Refusal | None:
+        """`unsure` where an attempt was made already whose answer was lost."""
         try:
             mark = self._marks.pop()
         except IndexError:
             mark = Mark(os.urandom(8))
         mark.number += 1
         try:
-            return self._patiently(Attempt(batch, packed, mark))
+            return self._patiently(Attempt(batch, packed, mark, unsure=unsure, again=unsure))
         finally:
             self._marks.append(mark)
 
@@ -116,7 +118,8 @@ class Writer:
         refusal: Refusal | None = None
         self._at("begin")
         try:
-            with wire.transaction() as whole:
+            # A connection that is lost while a refused batch is taken back takes it back too.
+            with contextlib.suppress(psycopg.Rollback), wire.transaction() as whole:
                 known = tenant in self._tenants
                 if not transaction.begin(attempt.mark, known) or (
                     attempt.again and transaction.landed(attempt.batch)

@@ -54,20 +54,28 @@ class Server:
 
     def start(self) -> None:
         """Start it (again), and wait until it answers."""
-        options = self._settings | {"unix_socket_directories": self.folder, "listen_addresses": ""}
-        arguments = [f"--{name}={value}" for name, value in options.items()]
-        with open(f"{self.folder}/log", "ab") as log:
-            command = [*_as_somebody(), _binary("postgres"), "-D", f"{self.folder}/data", *arguments]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self._process = self._launched()
         until = time.monotonic() + _PATIENCE
         while True:
             try:
                 psycopg.connect(self.url(None)).close()
                 return
             except psycopg.OperationalError as error:
-                if time.monotonic() > until or self._process.poll() is not None:
+                ended = self._process.poll() is not None
+                if ended and "pre-existing shared memory" in self.log()[-500:] and time.monotonic() < until:
+                    # The last process of one that was killed is not gone yet.
+                    time.sleep(0.05)
+                    self._process = self._launched()
+                elif ended or time.monotonic() > until:
                     raise AssertionError(f"the server did not start:\n{self.log()}") from error
                 time.sleep(0.02)
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        options = self._settings | {"unix_socket_directories": self.folder, "listen_addresses": ""}
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        command = [*_as_somebody(), _binary("postgres"), "-D", f"{self.folder}/data", *arguments]
+        with open(f"{self.folder}/log", "ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def url(self, schema: str | None = "takeback", user: str = "postgres", database: str = "postgres") -> str:
         """The address of a store on it."""
