@@ -14,7 +14,7 @@ from takeback.engine.file_words import FileChange, FilesPart
 from takeback.engine.files import Side
 from takeback.engine.finding import Embed
 from takeback.engine.forgetting import MemoryPart
-from takeback.engine.items import Expected
+from takeback.engine.items import Expected, Write
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
 from takeback.engine.retention import Collected, Pruning, Weight
@@ -726,6 +726,23 @@ class AsyncStore:
         """
     async def verify(self) -> list[Problem]:
         """What does not hold of all versions of all items: recomputed from the stored bytes."""
+    async def draft(
+        self,
+        namespace: NamespaceLike,
+        key: str,
+        value: Any,
+        *,
+        expect: Expected = "any",
+        ttl: float | timedelta | None = None,
+        vectors: Sequence[tuple[str, Sequence[float]]] = (),
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Write:
+        """A write that is not made yet, for `write`; `vectors` by what they were made of."""
+    async def removal(self, namespace: NamespaceLike, key: str) -> Write | None:
+        """A deletion that is not made yet; None where there is nothing to delete."""
+    async def write(self, writes: Sequence[Write]) -> None:
+        """Make several writes together: with the innermost step that is open here, or at once."""
 
 class AsyncReceipt:
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""

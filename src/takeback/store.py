@@ -107,14 +107,14 @@ class Store:
         it is another. `ttl` is how long it shows, in seconds. With an index, `index` names the fields to find
         it by, or leaves it out.
         """
-        write = items.put(
-            self._ctx, _name(namespace, key), value, expect=_expected(expect), ttl_us=_micros(ttl),
-            reason=reason, actor=actor,
-        )  # fmt: skip
+        vectors: list[tuple[str, Sequence[float]]] = []
         if self._index is not None and index is not False:
             fields = self._index.fields if index is True else tuple(index)
-            write = items.with_vectors(write, self._vectors(self._index, value, fields))
-        self._write([write])
+            vectors = self._vectors(self._index, value, fields)
+        write = self.draft(
+            namespace, key, value, expect=expect, ttl=ttl, vectors=vectors, reason=reason, actor=actor
+        )
+        self.write([write])
         found = self._get(write.name)
         assert found is not None or ttl is not None
         return found or self._buffered(write)
@@ -142,7 +142,7 @@ class Store:
         there = self._get(name) is not None
         if there or expect != "any":
             gone = Write(*name, kind="delete", expect=_expected(expect), reason=reason, actor=actor)
-            self._write([gone])
+            self.write([gone])
         return there
 
     def history(self, namespace: NamespaceLike, key: str) -> list[ItemVersion]:
@@ -213,11 +213,37 @@ class Store:
 
     # --- inside
 
-    def _write(self, writes: list[Write]) -> None:
-        """With the innermost step that is open here on this store, or at once."""
+    def draft(
+        self,
+        namespace: NamespaceLike,
+        key: str,
+        value: Any,
+        *,
+        expect: Expected = "any",
+        ttl: float | timedelta | None = None,
+        vectors: Sequence[tuple[str, Sequence[float]]] = (),
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Write:
+        """A write that is not made yet, for `write`; `vectors` by what they were made of."""
+        made = items.put(
+            self._ctx, _name(namespace, key), value, expect=_expected(expect), ttl_us=_micros(ttl),
+            reason=reason, actor=actor,
+        )  # fmt: skip
+        return items.with_vectors(made, [(path, finding.packed(vector)) for path, vector in vectors])
+
+    def removal(self, namespace: NamespaceLike, key: str) -> Write | None:
+        """A deletion that is not made yet; None where there is nothing to delete."""
+        name = _name(namespace, key)
+        return None if self._get(name) is None else Write(*name, kind="delete")
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Make several writes together: with the innermost step that is open here, or at once."""
+        if not writes:
+            return
         step = next(reversed(self._steps()), None)
         if step is None:
-            items.publish(self._ctx, writes)
+            items.publish(self._ctx, list(writes))
             return
         with naming(step.thread.name):
             for write in writes:
@@ -288,12 +314,12 @@ class Store:
             raise BadRequest("a query needs an index", hint="tb.store.index(embed=…), before items are put")
         return finding.packed(self._index.embed([query])[0])
 
-    def _vectors(self, index: Index, value: Any, fields: Sequence[str]) -> list[tuple[str, bytes]]:
+    def _vectors(self, index: Index, value: Any, fields: Sequence[str]) -> list[tuple[str, Sequence[float]]]:
         texts = finding.texts(value, fields)
         if not texts:
             return []
         vectors = index.embed([text for _, text in texts])
-        return [(field, finding.packed(vector)) for (field, _), vector in zip(texts, vectors, strict=True)]
+        return [(field, vector) for (field, _), vector in zip(texts, vectors, strict=True)]
 
     def _touch(self, names: list[Name]) -> None:
         if names:

@@ -133,6 +133,9 @@ def remembering(tb: Any) -> Asked:
     yield store.index(lambda texts: [[float(len(text))] for text in texts])
     said += [(yield store.search("users", where={"n": 3})), (yield store.namespaces())]
     said += [(yield store.history(at, "city")), (yield store.delete(at, "nights")), (yield store.verify())]
+    yield store.write([(yield store.draft(at, "x", 1)), (yield store.draft(at, "y", 2))])
+    yield store.write([(yield store.removal(at, "x"))])
+    said += [(yield store.get(at, "x")), (yield store.get(at, "y")).value, (yield store.removal(at, "x"))]
     plan = yield trip.plan_undo()
     return [*said, plan.memory.lines(), (yield trip.undo()).checkpoint, (yield store.get(at, "city"))]
 

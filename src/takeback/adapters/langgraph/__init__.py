@@ -1,4 +1,4 @@
-"""takeback for LangGraph: `TakebackSaver`, a checkpointer whose threads can be taken back."""
+"""takeback for LangGraph: a checkpointer whose threads can be taken back, and a store whose items can."""
 
 from __future__ import annotations
 
@@ -14,5 +14,6 @@ else:
     del _installed
 
 from takeback.adapters.langgraph.saver import TakebackSaver
+from takeback.adapters.langgraph.store import TakebackStore
 
-__all__ = ["TakebackSaver"]
+__all__ = ["TakebackSaver", "TakebackStore"]
