@@ -13,10 +13,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import chart, disk, machine, million, peers, reads, report, startup, writes
+from benchmarks import chart, disk, machine, million, peers, reads, report, server, startup, writes
 from benchmarks.measure import Measure
 from benchmarks.sizes import DEFAULT, FULL, TINY, Sizes
 from benchmarks.targets import outcomes
+from takeback.testing.postgres import Server
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -44,10 +45,12 @@ def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
     began, load = time.monotonic(), machine.load()
     try:
         measures = []
-        for measure in families(folder, sizes):
-            measures.append(measure)
-            console.print(f"[dim]{measure.title}[/]", highlight=False)
-        compared = peers.run(folder, sizes)
+        with Server(fsync=True) as postgres:
+            for measure in families(folder, postgres, sizes):
+                measures.append(measure)
+                console.print(f"[dim]{measure.title}[/]", highlight=False)
+            compared = peers.run(folder, postgres, sizes)
+        measures += peers.measures(compared)
         return report.Run(
             date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
             mode=mode,
@@ -64,8 +67,9 @@ def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def families(folder: Path, sizes: Sizes) -> Iterator[Measure]:
+def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from writes.run(folder, sizes)
+    yield from server.run(postgres, sizes)
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)
     yield from startup.run(sizes)

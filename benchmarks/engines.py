@@ -42,6 +42,10 @@ class Engine:
         The write-ahead file is not cut short: one that has to grow again makes every sync dearer.
         """
 
+    def size(self) -> int:
+        """Bytes that its data takes."""
+        return self.path.stat().st_size
+
 
 class RawEngine(Engine):
     """An insert of the message alone: the least that a durable turn can cost here."""
@@ -114,6 +118,18 @@ class LangGraphEngine(Engine):
         default = _pragmas(self._connection)
         self._connection.execute("PRAGMA synchronous = FULL")
         self.settings = f"{_pragmas(self._connection)} (by default: {default})"
+        graph = Graph(self._saver)
+        self.turns, self.read, self.ten = graph.turns, graph.read, graph.ten  # type: ignore[method-assign]  # the saver's own
+
+    def settle(self) -> None:
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+class Graph:
+    """What a graph asks of its saver, whichever database it writes."""
+
+    def __init__(self, saver: Any) -> None:
+        self._saver = saver
         self._config: Any = {"configurable": {"thread_id": "talk", "checkpoint_ns": ""}}
         self._held: list[data.Message] = []
 
@@ -144,9 +160,6 @@ class LangGraphEngine(Engine):
         found = self._saver.list({"configurable": {"thread_id": "talk", "checkpoint_ns": ""}}, limit=10)
         assert all(each.checkpoint for each in found)
 
-    def settle(self) -> None:
-        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
 
 class DbosEngine(Engine):
     """DBOS: a step of a workflow, returning the message. It keeps steps' results, no state to go back to."""
@@ -154,30 +167,14 @@ class DbosEngine(Engine):
     def __init__(self, path: Path, *, wal: bool) -> None:
         import sqlite3
 
-        from dbos import DBOS
-
         self.path = path
         with sqlite3.connect(path) as connection:
             if wal:
                 connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("CREATE TABLE IF NOT EXISTS made_for_the_journal_mode (x)")
         connection.close()
-        self._dbos = DBOS(
-            config={
-                "name": "bench",
-                "system_database_url": f"sqlite:///{path}",
-                "log_level": "ERROR",
-            }
-        )
+        self._work = dbos_work(f"sqlite:///{path}")
         self._numbers = itertools.count()
-        step = DBOS.step()(data.message)
-
-        @DBOS.workflow()
-        def work(numbers: list[int]) -> list[float]:
-            return [_timed(partial(step, number)) for number in numbers]
-
-        self._work: Callable[[list[int]], list[float]] = work
-        DBOS.launch()
         with sqlite3.connect(path) as connection:
             # DBOS sets neither of the two, so its connections have what a new connection has.
             self.settings = _pragmas(connection)
@@ -192,6 +189,21 @@ class DbosEngine(Engine):
         with sqlite3.connect(self.path) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         connection.close()
+
+
+def dbos_work(url: str) -> Callable[[list[int]], list[float]]:
+    """A workflow that times each of its steps."""
+    from dbos import DBOS
+
+    DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
+    step = DBOS.step()(data.message)
+
+    @DBOS.workflow()
+    def work(numbers: list[int]) -> list[float]:
+        return [_timed(partial(step, number)) for number in numbers]
+
+    DBOS.launch()
+    return work
 
 
 class NaiveEngine(Engine):
@@ -235,6 +247,82 @@ class NaiveEngine(Engine):
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
+class OnServer(Engine):
+    """An engine on PostgreSQL: what stands in the file is the address of its database."""
+
+    def __init__(self, path: Path) -> None:
+        import psycopg
+
+        self.path, self.url = path, path.read_text()
+        self._look: Any = psycopg.connect(self.url, autocommit=True)
+        ((fsync,),) = self._look.execute("SHOW fsync").fetchall()
+        ((commit,),) = self._look.execute("SHOW synchronous_commit").fetchall()
+        self.settings = f"fsync {fsync}, synchronous_commit {commit}"
+
+    def size(self) -> int:
+        """All tables with their indexes, and the room that their rows have not given back."""
+        ((found,),) = self._look.execute(
+            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c "
+            "JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+            "WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"
+        ).fetchall()
+        return int(found)
+
+
+class TakebackOnServer(OnServer):
+    """takeback on PostgreSQL, appending the message."""
+
+    def __init__(self, path: Path) -> None:
+        import takeback
+
+        super().__init__(path)
+        self._repo = takeback.open(self.url)
+        self._thread = self._repo.thread("talk", initial={"messages": []})
+        self._numbers = itertools.count()
+
+    def turns(self, count: int) -> list[float]:
+        items = [data.message(next(self._numbers)) for _ in range(count)]
+        return [_timed(partial(self._thread.append, "messages", item)) for item in items]
+
+    def read(self) -> None:
+        assert self._repo.thread("talk").state["messages"][-1]
+
+    def ten(self) -> None:
+        thread = self._repo.thread("talk")
+        for checkpoint in itertools.islice(thread.history(), 10):
+            assert thread.at(checkpoint).state is not None
+
+
+class LangGraphOnServer(OnServer):
+    """LangGraph's PostgresSaver on one connection, set up as its own `from_conn_string` does."""
+
+    def __init__(self, path: Path) -> None:
+        import psycopg
+        from langgraph.checkpoint.postgres import PostgresSaver
+        from psycopg.rows import dict_row
+
+        super().__init__(path)
+        self._saver = PostgresSaver(
+            psycopg.connect(self.url, autocommit=True, prepare_threshold=0, row_factory=dict_row)
+        )
+        self._saver.setup()
+        self._graph = Graph(self._saver)
+        self.turns, self.read, self.ten = self._graph.turns, self._graph.read, self._graph.ten  # type: ignore[method-assign]  # the saver's own
+
+
+class DbosOnServer(OnServer):
+    """The same step of a workflow as on SQLite, with DBOS's tables on PostgreSQL."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._work = dbos_work(self.url.replace("postgresql://", "postgresql+psycopg://", 1))
+        self._numbers = itertools.count()
+
+    def turns(self, count: int) -> list[float]:
+        return self._work([next(self._numbers) for _ in range(count)])
+
+
+POSTGRES, SAVER = "takeback, append, PostgreSQL", "LangGraph PostgresSaver"
 ENGINES: dict[str, Callable[[Path], Engine]] = {
     "raw insert of the message": RawEngine,
     "takeback, append": lambda path: TakebackEngine(path, whole=False),
@@ -243,8 +331,12 @@ ENGINES: dict[str, Callable[[Path], Engine]] = {
     "DBOS step": lambda path: DbosEngine(path, wal=False),
     "DBOS step, file set to WAL": lambda path: DbosEngine(path, wal=True),
     "a JSON row a step": NaiveEngine,
+    POSTGRES: TakebackOnServer,
+    SAVER: LangGraphOnServer,
+    "DBOS step, PostgreSQL": DbosOnServer,
 }
-OURS = ("raw insert of the message", "takeback, append", "takeback, commit")
+OURS = ("raw insert of the message", "takeback, append", "takeback, commit", POSTGRES)
+ON_POSTGRES = (POSTGRES, SAVER, "DBOS step, PostgreSQL")
 
 
 def _timed(act: Callable[[], object]) -> float:
@@ -264,7 +356,7 @@ def _answer(engine: Engine, request: dict[str, Any]) -> Any:
         return engine.turns(request["count"])
     if request["do"] == "size":
         engine.settle()
-        return engine.path.stat().st_size
+        return engine.size()
     act = engine.read if request["do"] == "read" else engine.ten
     return [_timed(act) for _ in range(request["count"])]
 

@@ -11,7 +11,9 @@ import apsw
 
 import takeback
 
-_PACKAGES = ("langgraph-checkpoint-sqlite", "langgraph-checkpoint", "dbos")
+_PACKAGES = (
+    "psycopg", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "langgraph-checkpoint", "dbos"
+)  # fmt: skip
 
 
 def machine(folder: Path) -> dict[str, str]:

@@ -6,18 +6,24 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from benchmarks.engines import ENGINES, OURS
+from benchmarks.engines import ENGINES, ON_POSTGRES, OURS, POSTGRES, SAVER
 from benchmarks.fresh import ROOT
-from benchmarks.measure import Timing, timing
+from benchmarks.measure import Measure, Timing, timing
 from benchmarks.sizes import Sizes
+from takeback.testing.postgres import Server
 
 _POINTS = 25
-_NEEDS = {"LangGraph": "langgraph.checkpoint.sqlite", "DBOS": "dbos"}
+_NEEDS = {
+    "LangGraph PostgresSaver": "langgraph.checkpoint.postgres",
+    "LangGraph": "langgraph.checkpoint.sqlite",
+    "DBOS": "dbos",
+}
 
 
 class Peer(msgspec.Struct):
@@ -37,9 +43,11 @@ class Peer(msgspec.Struct):
 class Child:
     """An engine in its own process."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, url: str | None = None) -> None:
         self.name = name
         path = folder / f"peer-{list(ENGINES).index(name)}.db"
+        if url is not None:
+            path.write_text(url)
         self._errors = (folder / f"{path.stem}.stderr").open("w+")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.engines", name, str(path)],
@@ -72,9 +80,9 @@ class Child:
         return json.loads(line)
 
 
-def run(folder: Path, sizes: Sizes) -> list[Peer]:
+def run(folder: Path, server: Server, sizes: Sizes) -> list[Peer]:
     names = [name for name in ENGINES if name in OURS or (sizes.peers and installed(name))]
-    children = [Child(name, folder) for name in names]
+    children = [Child(name, folder, _database(server, name)) for name in names]
     points = min(_POINTS, sizes.peer_turns)
     for number in range(points):
         turn = number % len(children)
@@ -84,6 +92,42 @@ def run(folder: Path, sizes: Sizes) -> list[Peer]:
     for child in children:
         child.close()
     return [_peer(child, reads) for child in children]
+
+
+def measures(compared: list[Peer]) -> list[Measure]:
+    """What there are targets for: ours beside one of the others."""
+    held = {peer.name: peer for peer in compared}
+    found = []
+    for key, title, ours, theirs, number in _COMPARED:
+        # What the others repeat in each turn has to grow first.
+        if ours in held and theirs in held and (key != "saver_disk" or held[ours].turns[-1] >= 1_000):
+            mine, base = number(held[ours]), number(held[theirs])
+            if mine is not None and base is not None:
+                unit = "MB" if key.endswith("disk") else "ms"
+                turns = f" at turn {held[ours].turns[-1]:,}"
+                found.append(Measure(key, title + turns, mine, base, theirs, unit))
+    return found
+
+
+def _size(peer: Peer) -> Timing:
+    return Timing(peer.size[-1] / 1e6)
+
+
+_COMPARED: list[tuple[str, str, str, str, Callable[[Peer], Timing | None]]] = [
+    ("saver_read", "PostgreSQL: read the head", POSTGRES, SAVER, lambda peer: peer.read),
+    ("saver_disk", "PostgreSQL: on disk", POSTGRES, SAVER, _size),
+    ("dbos", "append", "takeback, append", "DBOS step, file set to WAL", lambda peer: peer.turn),
+    ("pg_dbos", "PostgreSQL: append", POSTGRES, "DBOS step, PostgreSQL", lambda peer: peer.turn),
+]
+
+
+def _database(server: Server, name: str) -> str | None:
+    """An engine on PostgreSQL has a database of its own."""
+    if name not in ON_POSTGRES:
+        return None
+    database = f"peer_{list(ENGINES).index(name)}"
+    server.sql(f"CREATE DATABASE {database}")
+    return server.url(None, database=database)
 
 
 def installed(name: str) -> bool:

@@ -33,22 +33,22 @@ def run(folder: Path, sizes: Sizes) -> Iterator[Measure]:
 
 
 def commit(repo: takeback.Repo, raw: Raw, sizes: Sizes) -> Measure:
-    works = {"ours": committing(repo), "raw": raw.inserting(_small())}
+    works = {"ours": committing(repo), "raw": raw.inserting(small())}
     found = interleave(works, rounds=sizes.rounds, batch=sizes.batch, warm=sizes.warm)
     return Measure("commit", "commit 2 KB", found["ours"], found["raw"])
 
 
 def sustained(repo: takeback.Repo, raw: Raw, sizes: Sizes) -> Measure:
     """Long runs without a pause: what is moved into the file meanwhile competes with the commits."""
-    works = {"ours": committing(repo), "raw": raw.inserting(_small())}
+    works = {"ours": committing(repo), "raw": raw.inserting(small())}
     found = interleave(works, rounds=6, batch=sizes.sustained // 6, warm=0)
     return Measure("sustained", "commit 2 KB, without pause", found["ours"], found["raw"])
 
 
 def appends(repo: takeback.Repo, raw: Raw, sizes: Sizes) -> Iterator[Measure]:
     works = {
-        "few": _appending(repo, sizes.items),
-        "many": _appending(repo, sizes.many_items),
+        "few": appending(repo, sizes.items),
+        "many": appending(repo, sizes.many_items),
         "raw": raw.inserting(canonical.encode(data.message(0))),
     }
     found = interleave(works, rounds=sizes.rounds, batch=sizes.batch, warm=sizes.warm)
@@ -110,7 +110,7 @@ def agents(folder: Path, sizes: Sizes) -> Measure:
         for _ in range(5):
             for count, found in speeds.items():
                 works = [committing(repo, f"agent-{number}") for number in range(count)]
-                found.append(_speed(works, sizes.agent_commits))
+                found.append(speed(works, sizes.agent_commits))
     one, many = (Timing(sorted(found)[len(found) // 2]) for found in speeds.values())
     title = f"commits a second, {sizes.agents} agents"
     return Measure("agents", title, many, one, "one agent", "/s")
@@ -128,17 +128,17 @@ def committing(repo: takeback.Repo, name: str = "small") -> Work:
     return Work(thread.commit, lambda: data.small_state(next(steps)))
 
 
-def _appending(repo: takeback.Repo, count: int) -> Work:
+def appending(repo: takeback.Repo, count: int) -> Work:
     thread = repo.thread(f"append-{count}", initial={"messages": data.messages(count)})
     numbers = itertools.count(count)
     return Work(lambda item: thread.append("messages", item), lambda: data.message(next(numbers)))
 
 
-def _small() -> bytes:
+def small() -> bytes:
     return canonical.encode(data.small_state(0))
 
 
-def _speed(works: list[Work], commits: int) -> float:
+def speed(works: list[Work], commits: int) -> float:
     def loop(work: Work, states: list[Any]) -> None:
         for state in states:
             work.act(state)

@@ -12,11 +12,13 @@ trip.undo()
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from takeback._version import __version__
 
+# Type checkers take this name for true. To import it from typing would take half of a hook's time.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from takeback import errors
     from takeback.aio import aopen
     from takeback.asking import Approval

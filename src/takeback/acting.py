@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from takeback.asking import Approval
 from takeback.engine import approvals, standing
-from takeback.engine.calls import resolve
-from takeback.engine.undoing import undone_by_hand
+from takeback.engine.settling import resolve, undone_by_hand
 from takeback.errors import ApprovalStale, BadRequest, NotFound, Paused
 from takeback.errors.base import naming
 from takeback.handle import Handle
@@ -34,10 +33,17 @@ class Acting(Handle[S]):
         return standing.effects_of(self._book(), self._need())
 
     def resolve(
-        self, number: int, *, happened: bool | None = None, undone: bool = False, actor: str | None = None
+        self,
+        number: int,
+        *,
+        happened: bool | None = None,
+        undone: bool = False,
+        result: Any = None,
+        actor: str | None = None,
     ) -> Effect:
         """What happened to an unknown effect, or that one was `undone` by hand: for people to say, never for
-        the agent. Of an unknown undo, `happened` says whether that did."""
+        the agent. Of an unknown undo, `happened` says whether that did. With the call's `result`, where it
+        is known, the step goes on as if the call had returned it."""
         if (happened is None) == (not undone):
             raise BadRequest("say happened=True, happened=False or undone=True", thread=self.name)
         book = self._book()
@@ -46,7 +52,8 @@ class Acting(Handle[S]):
             effect = standing.numbered(book, number)
             if happened is None:
                 return undone_by_hand(self._ctx, book, effect, by)
-            return resolve(self._ctx, book, effect, happened=happened, by=by)
+            kept = None if result is None else canonical.encode(result)
+            return resolve(self._ctx, book, effect, happened=happened, by=by, result=kept)
 
     def effect(self, number: int) -> Effect:
         """The effect that people call by this number."""

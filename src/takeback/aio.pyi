@@ -318,6 +318,8 @@ class AsyncThread(Generic[S]):
         The newest `keep` versions, and what a label names, stay. This cannot be undone: the versions remain,
         with their state, and say that their files are gone. `Repo.gc` then gives the space back.
         """
+    async def pruned(self) -> list[tuple[int, int]]:
+        """Runs of versions whose files were given up."""
     async def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
         """Whose files `prune` would give up; reads only."""
     async def delete(self, *, reason: str | None = None) -> None:
@@ -460,10 +462,17 @@ class AsyncThread(Generic[S]):
     async def effects(self) -> list[Effect]:
         """The effects of this thread, and those that it believes in, oldest first."""
     async def resolve(
-        self, number: int, *, happened: bool | None = None, undone: bool = False, actor: str | None = None
+        self,
+        number: int,
+        *,
+        happened: bool | None = None,
+        undone: bool = False,
+        result: Any = None,
+        actor: str | None = None,
     ) -> Effect:
         """What happened to an unknown effect, or that one was `undone` by hand: for people to say, never for
-        the agent. Of an unknown undo, `happened` says whether that did.
+        the agent. Of an unknown undo, `happened` says whether that did. With the call's `result`, where it
+        is known, the step goes on as if the call had returned it.
         """
     async def effect(self, number: int) -> Effect:
         """The effect that people call by this number."""

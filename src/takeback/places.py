@@ -12,7 +12,8 @@ except ImportError:  # an interpreter without the bare module; the other takes s
     from hashlib import blake2b
 
 _LONGEST_SOCKET = 100  # bytes; the system takes 107 on Linux and 103 on macOS
-STORE, ROOT, SOCKET, LOCK, LOG = "takeback.db", "root", "watcher.sock", "watcher.lock", "watcher.log"
+STORE, ROOT = "takeback.db", "root"
+SOCKET, LOCK, LOG, FAILURES = "watcher.sock", "watcher.lock", "watcher.log", "failures.log"
 
 
 def data_home() -> str:
@@ -67,3 +68,19 @@ def socket_of(folder: str) -> str:
         return path
     base = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # who binds there checks its owner and mode
     return os.path.join(base, f"takeback-{os.getuid()}", f"{short_hash(folder)}.sock")
+
+
+def login_name() -> str | None:
+    """Who is at work, where the system knows a name."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container's user may have no name: then nobody is named
+        return None
+
+
+def thread_name(root: str) -> str:
+    """What the thread of a directory is called: as the directory, as far as a name may be so."""
+    bare = "".join(sign if sign.isalnum() or sign in "-_." else "-" for sign in os.path.basename(root))
+    return bare.strip("-.") or "workspace"

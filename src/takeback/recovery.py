@@ -14,7 +14,7 @@ from takeback.engine.applying import unfinished, waiting
 from takeback.engine.book import Book, Change, book_of, lost
 from takeback.engine.commit import Said
 from takeback.engine.standing import numbered
-from takeback.errors import PlanStale
+from takeback.errors import PlanStale, WorkspaceBusy, WorkspaceFailed, WorkspaceMissing
 from takeback.errors.base import naming
 from takeback.model.ids import ThreadUid, shown
 from takeback.model.ledger import Effect, Entry, StepCell
@@ -179,7 +179,8 @@ def _settle(ctx: Context, book: Book, found: Recovery) -> None:
         if asked is not None:
             found.settled.append(f"#{asked.number} ({asked.shown}): its probe says {asked.state}")
     for plan in [plan for plan in book.plans.values() if plan.state == "applying"]:
-        with contextlib.suppress(PlanStale):  # another worker ended it meanwhile
+        # Another worker ended it meanwhile; or its files cannot be put back now, and it stays on the list.
+        with contextlib.suppress(PlanStale, WorkspaceFailed, WorkspaceMissing, WorkspaceBusy):
             if lines.carry_on(ctx, book, plan, Hands()).state == "applied":
                 found.settled.append(
                     f"the {plan.kind} to version {plan.target.version} was brought to its end"

@@ -256,6 +256,10 @@ class Thread(GoingBack[S], Acting[S]):
         retention.prune(self._ctx, self.info, plan, reason)
         return plan
 
+    def pruned(self) -> list[tuple[int, int]]:
+        """Runs of versions whose files were given up."""
+        return [(low, high) for low, high, _ in retention.pruned(self._ctx, self.info.uid)]
+
     def plan_prune(self, budget: int, *, keep: int = 20) -> Pruning:
         """Whose files `prune` would give up; reads only."""
         tip = self.refresh()._need()

@@ -178,6 +178,7 @@ def whole(tb: Any, trip: Any, folder: Path) -> Asked:
     seal = yield trip.seal()
     said += [brought.version, (yield trip.verify()), (yield trip.verify(seal)), (yield tb.verify())]
     said += [(yield tb.threads(limit=2)), (yield tb.latest()), (yield tb.damage()), (yield tb.info()).kind]
+    said += [len((yield tb.copy(":memory:", threads=["brought"])).threads)]
     yield brought.delete(reason="enough")
     said += [brought.exists, (yield from refused(lambda: brought.head))]
     return [*said, (yield tb.audit()), (yield trip.audit())]
@@ -302,6 +303,8 @@ def with_files(tb: Any, folder: Path) -> Asked:
     said += [str(plan), plan.files.touched, (yield plan.apply()).checkpoint.kind]
     yield ws.detach()
     said += [len((yield trip.workspaces()))]
+    said += [(yield trip.plan_prune(0, keep=1)).versions > 0, (yield trip.prune(0, keep=1)).versions > 0]
+    said += [len((yield trip.pruned())), (yield tb.gc(grace=0)).removed > 0, len((yield tb.du()))]
     return said
 
 

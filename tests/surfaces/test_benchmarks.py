@@ -61,6 +61,7 @@ def test_everything_is_measured(run: dict[str, Any]) -> None:
         "commit", "sustained", "append", "append_many", "append_growth", "whole", "whole_first", "rollback",
         "fork", "agents", "open", "read_cold", "read_warm", "diff", "disk_append", "disk_commit",
         "rollback_bytes", "fork_bytes", "import", "use", "hot_commit", "hot_history", "random_reads",
+        "pg_commit", "pg_append", "pg_agents", "pg_agents_raw",
     }  # fmt: skip
     assert len(keys) == len(set(keys))
     assert all(measure["ours"]["p50"] > 0 for measure in run["measures"] if measure["unit"] == "ms")
@@ -81,6 +82,9 @@ def test_a_target_is_met_or_missed_and_says_by_how_much(package: None) -> None:
         (outcome,) = [each for each in outcomes([measure]) if each.title == "commit 2 KB"]
         return outcome.reached, outcome.met
 
+    rate = Measure("agents", "commits a second", Timing(9_000), Timing(5_000), "one agent", "/s")
+    (outcome,) = [each for each in outcomes([rate]) if each.title.startswith("8 agents against one")]
+    assert (outcome.reached, outcome.met) == ("1.8 ×", False), "a rate is to be reached, not kept under"
     assert found(0.26) == ("raw + 0.16 ms", True)
     assert found(0.28) == ("raw + 0.18 ms", False)
 
@@ -90,10 +94,12 @@ def test_engines_are_compared_turn_by_turn(run: dict[str, Any]) -> None:
         "raw insert of the message",
         "takeback, append",
         "takeback, commit",
+        "takeback, append, PostgreSQL",
     ]
     for peer in run["peers"]:
         assert len(peer["turns"]) == len(peer["cost"]) == len(peer["size"]) > 1
-        assert peer["settings"] == "WAL, sync full"
+        on_server = "PostgreSQL" in peer["name"]
+        assert peer["settings"] == ("fsync on, synchronous_commit on" if on_server else "WAL, sync full")
 
 
 @pytest.mark.parametrize("name", ["cost.svg", "size.svg"])

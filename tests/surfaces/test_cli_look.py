@@ -190,6 +190,7 @@ def test_diff_as_json(cli: Cli, trip: Path) -> None:
         "before": 2,
         "after": 3,
         "changes": [{"op": "add", "path": "/days", "after": ["museum"]}],
+        "files": [],
     }
 
 

@@ -89,6 +89,30 @@ def bad_name(w):
     w.trip.label("head")
 
 
+@case(errors.BadSettings, "no JSON", "line 1", "left as it is")
+def bad_settings(w):
+    from takeback.coding import settings
+    from takeback.coding.table import AGENTS
+
+    settings.with_hooks(b"{,", AGENTS["codex"], "takeback-hook codex", "/p/.codex/hooks.json")
+
+
+@case(errors.GitRefused, "git rev-parse refused")
+def git_refused(w):
+    from takeback.workspace import git_program
+
+    git_program.git(os.path.dirname(w.path), "rev-parse", "--verify", "nothing")
+
+
+@case(errors.WatcherFailed, "the store is damaged")
+def watcher_failed(w):
+    from takeback import hook
+    from takeback.coding import client
+
+    w.patch.setattr(hook, "ask", lambda *_: b"1\ntakeback: the store is damaged")
+    client.asked("/project", "/folder", b"status\n")
+
+
 @case(errors.BadState, "does not fit", "without model=", thread="t", checkpoint=1, path="/n")
 def bad_state(w):
     @dataclass
@@ -380,10 +404,12 @@ def test_kinds_are_unique_and_stable():
     """Programs compare kinds: each class has its own, and this list changes only with a major version."""
     assert sorted(error.kind for error in ALL) == [
         "ambiguous_reference", "approval_denied", "approval_required", "approval_stale", "bad_export",
-        "bad_name", "bad_patch", "bad_path", "bad_reference", "bad_request", "bad_seal", "bad_state",
+        "bad_name", "bad_patch", "bad_path", "bad_reference", "bad_request", "bad_seal", "bad_settings",
+        "bad_state",
         "bad_tool", "budget_exceeded", "conflict", "corrupt_object", "effect_stands", "effect_timeout",
         "effect_undone", "effect_unknown", "effect_unreadable", "effects_denied", "error",
-        "forked_process", "handler_missing", "integrity", "memory_conflict", "merge_conflict",
+        "forked_process",
+        "git_refused", "handler_missing", "integrity", "memory_conflict", "merge_conflict",
         "missing_extra", "moved",
         "network_filesystem", "newer_store", "no_step", "not_a_store", "not_copied", "not_done",
         "not_for_agents",
@@ -393,7 +419,8 @@ def test_kinds_are_unique_and_stable():
         "store_closed", "store_corrupt", "store_error", "store_full", "store_unavailable",
         "thread_deleted", "thread_exists", "too_deep", "too_large", "tool_in_tool", "unacknowledged",
         "undecided", "unknown_checkpoint", "unknown_file", "unknown_label", "unknown_outcome",
-        "unknown_thread", "unstorable", "workspace_busy", "workspace_failed", "workspace_missing",
+        "unknown_thread", "unstorable", "watcher_failed",
+        "workspace_busy", "workspace_failed", "workspace_missing",
         "workspace_refused", "wrong_owner", "wrong_thread",
     ]  # fmt: skip
     assert all("kind" in vars(error) for error in ALL)

@@ -30,6 +30,8 @@ def add(to: Commands) -> None:
     )
     add_ref(rollback, "the checkpoint whose state comes back")
     _add_habits(rollback)
+    _add_files(rollback)
+    rollback.add_argument("--files", action="store_true", help="only files go back, as --scope files")
     _add_effects(rollback)
     _add_keep(rollback)
     rollback.add_argument(
@@ -49,6 +51,7 @@ def add(to: Commands) -> None:
     mark = undo.add_argument("bookmark", metavar="BOOKMARK", nargs="?", help="what to go back to (b5-…)")
     completes(mark, "none")
     _add_habits(undo)
+    _add_files(undo)
     _add_effects(undo)
     _add_keep(undo)
     redo = to.add(
@@ -61,6 +64,7 @@ def add(to: Commands) -> None:
         example="takeback redo",
     )
     _add_habits(redo)
+    _add_files(redo)
     _add_effects(redo)
     revert = to.add(
         "revert",
@@ -95,23 +99,45 @@ def _add_effects(parser: Parser) -> None:
     )
 
 
+def _add_files(parser: Parser) -> None:
+    for side, whose in (("ours", "as the checkpoint has it"), ("theirs", "as others left it")):
+        action = parser.add_argument(
+            f"--{side}",
+            metavar="FILE",
+            nargs="?",
+            const="",
+            action="append",
+            help=f"what others changed too comes out {whose}: this file, or all",
+        )
+        completes(action, "file")
+    parser.add_argument(
+        "--git", action="store_true", help="take branches, HEAD and index back too; commits are kept"
+    )
+
+
 def _add_keep(parser: Parser) -> None:
     parser.add_argument("--keep", metavar="NUMBERS", help="leave these standing, although they can be undone")
 
 
 def roll_back(session: Session) -> int:
     from takeback.cli.values import numbers
+    from takeback.errors import BadRequest
 
     args = session.args
-    plan = _prepared(session).plan_rollback(
+    if args.files and args.scope:
+        raise BadRequest("--files is --scope files", hint="Give one of the two")
+    thread = _prepared(session)
+    plan = thread.plan_rollback(
         args.ref,
-        scope=args.scope.split(",") if args.scope else None,
+        scope=["files"] if args.files else args.scope.split(",") if args.scope else None,
         redo=numbers(args.redo_effects, "--redo-effects"),
         keep=numbers(args.keep, "--keep"),
         take_shared=numbers(args.take_shared, "--take-shared"),
         orphans=args.orphans,
+        ours=_side(args.ours),
+        theirs=_side(args.theirs),
     )
-    return _carry_out(session, plan, asks=True)
+    return _carry_out(session, thread, plan, asks=True)
 
 
 def take_last_back(session: Session) -> int:
@@ -119,30 +145,45 @@ def take_last_back(session: Session) -> int:
 
     args = session.args
     redo, keep = numbers(args.redo_effects, "--redo-effects"), numbers(args.keep, "--keep")
-    return _carry_out(session, _prepared(session).plan_undo(args.bookmark, redo=redo, keep=keep), asks=False)
+    thread = _prepared(session)
+    plan = thread.plan_undo(
+        args.bookmark, redo=redo, keep=keep, ours=_side(args.ours), theirs=_side(args.theirs)
+    )
+    return _carry_out(session, thread, plan, asks=False)
 
 
 def bring_again(session: Session) -> int:
     from takeback.cli.values import numbers
 
-    redo = numbers(session.args.redo_effects, "--redo-effects")
-    return _carry_out(session, _prepared(session).plan_redo(redo=redo), asks=False)
+    args = session.args
+    redo = numbers(args.redo_effects, "--redo-effects")
+    thread = _prepared(session)
+    plan = thread.plan_redo(redo=redo, ours=_side(args.ours), theirs=_side(args.theirs))
+    return _carry_out(session, thread, plan, asks=False)
 
 
 def revert_one(session: Session) -> int:
-    return _carry_out(session, session.thread().plan_revert(session.args.ref), asks=True)
+    thread = session.thread()
+    return _carry_out(session, thread, thread.plan_revert(session.args.ref), asks=True)
 
 
 def _prepared(session: Session) -> Thread[Any]:
     """The thread, with the tools of the app, which a plan counts on."""
     session.load_app()
-    return session.thread()
+    return session.files_thread("before going back")
 
 
-def _carry_out(session: Session, plan: Plan, *, asks: bool) -> int:
+def _side(given: list[str] | None) -> bool | list[str]:
+    """`--ours` alone is for all files, with a name for that one."""
+    return False if not given else True if "" in given else given
+
+
+def _carry_out(session: Session, thread: Thread[Any], plan: Plan, *, asks: bool) -> int:
     """Show the plan, ask, do exactly that, and say how it is reversed; or only the first of these."""
     from takeback.cli.ask import confirmed, reason
+    from takeback.surroundings import accompany
 
+    git = accompany(thread, plan, take_git=getattr(session.args, "git", False))
     if session.args.plan:
         show_plan(session, plan)
         return 0
@@ -157,8 +198,9 @@ def _carry_out(session: Session, plan: Plan, *, asks: bool) -> int:
         why = why if why is not None else reason(session)
     wait = getattr(session.args, "wait", None)
     with session.out.aside():
-        receipt = plan.apply(why, acknowledge=known, wait=wait)
-    show_receipt(session, plan, receipt)
+        receipt = plan.apply(why, acknowledge=known, wait=wait, meta=git.meta() if git else None)
+    kept = git.take_back(receipt.checkpoint.id) if git else []
+    show_receipt(session, plan, receipt, kept)
     return 0
 
 
@@ -187,14 +229,16 @@ def show_plan(session: Session, plan: Plan) -> None:
         out.line("  ", (text, "yellow"))
 
 
-def show_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
+def show_receipt(session: Session, plan: Plan, receipt: Receipt, kept: list[str]) -> None:
     out, made = session.out, receipt.checkpoint
     if out.json:
-        out.document(receipt.as_dict())
+        out.document(receipt.as_dict() | {"kept_refs": kept})
         return
     out.line((f"✓ {_aim(plan)}", "bold green"))
     if not _show_parts(session, plan, 20):
         out.lines(["the state did not change"])
+    for ref in kept:
+        out.line("  ", (f"what it was is kept as {ref}", "dim"))
     out.line("now at version ", (str(made.version), "bold"), " (", (made.id, "cyan"), ")")
     reverse = "redo" if made.kind == "undo" else "undo"
     out.line("to reverse: ", (session.again(reverse), "bold"))
@@ -220,9 +264,8 @@ def _aim(plan: Plan) -> str:
     if plan.kind == "revert":
         return f"take version {target} of {thread} back, and keep what came after it"
     if plan.kind == "undo" and plan.undoes is not None:
-        return (
-            f"undo version {plan.undoes.version} of {thread} ({plan.undoes.kind}): back to version {target}"
-        )
+        what = plan.undoes.step or plan.undoes.kind
+        return f"undo version {plan.undoes.version} of {thread} ({what}): back to version {target}"
     if plan.kind == "redo":
         return f"redo on {thread}: forward to version {target}"
     return f"{'roll back' if plan.kind == 'rollback' else plan.kind} {thread} to version {target}"

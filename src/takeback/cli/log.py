@@ -34,7 +34,7 @@ def add(to: Commands) -> None:
 
 def show_log(session: Session) -> int:
     args, out = session.args, session.out
-    log = _Log(session, session.thread())
+    log = _Log(session, session.files_thread("before the log"))
     limit = positive(args.limit)
     if out.json:
         entries = [log.as_dict(c) for c in islice(log.checkpoints(), limit)]
@@ -111,7 +111,7 @@ class _Log:
         changes = self._change(c)
         counts = self._count(c)
         said = {"undone": not counts, "names": self._marked(c), "summary": changes, "effects": self._did(c)}
-        return c.as_dict() | said
+        return c.as_dict() | said | {"changed_files": self._files(c)}
 
     def _count(self, c: Checkpoint) -> bool:
         """Whether the head rests on it: what was undone, or rolled back, no line leads to."""
@@ -147,6 +147,7 @@ class _Log:
 
     def _told(self, c: Checkpoint) -> list[tuple[str, str]]:
         change = self._change(c)
+        change = ", ".join(text for text in (change, self._files(c)) if text)
         reason = [(c.reason, "")] if c.reason else []
         between = [(" — ", "dim")] if reason and change else []
         return [*reason, *between, *([(change, "dim")] if change else [])]
@@ -162,6 +163,15 @@ class _Log:
         if c.uid not in self._effects:
             self._effects[c.uid] = self._thread(c).effect_notes()
         return self._effects[c.uid].get(c.version, [])
+
+    def _files(self, c: Checkpoint) -> str:
+        """What it changed of files, in a line."""
+        if c.before is None or not c.files:
+            return ""
+        from takeback.cli.files import brief
+
+        thread = self._thread(c)
+        return brief(thread, thread.at(c.before).checkpoint, c)
 
     def _thread(self, c: Checkpoint) -> Thread[Any]:
         if c.uid not in self._threads:

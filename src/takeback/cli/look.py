@@ -18,7 +18,8 @@ def add(to: Commands) -> None:
         show_checkpoint,
         "look",
         "Show a checkpoint, and what it changed",
-        more="Everything that the checkpoint says, and its difference from what stood before it.",
+        more="Everything that the checkpoint says, and its difference from what stood before it; that of "
+        "text files line by line.",
         example="takeback show head~2",
     )
     add_ref(show, "the checkpoint (default: head)", default="head")
@@ -46,6 +47,9 @@ def add(to: Commands) -> None:
     add_ref(diff, "from here", name="a", default="")
     add_ref(diff, "to here (default: head)", name="b", default="head")
     diff.add_argument("--json-patch", action="store_true", help="print it as a JSON Patch (RFC 6902)")
+    diff.add_argument("--files", action="store_true", help="print the changes of files as text, line by line")
+    path = diff.add_argument("--path", metavar="FILE", help="with --files, of this file alone")
+    completes(path, "file")
 
 
 def _add_threads(to: Commands) -> None:
@@ -98,8 +102,9 @@ def show_checkpoint(session: Session) -> int:
     checkpoint = thread.at(session.args.ref).checkpoint
     diff = before(thread, checkpoint)
     names, effects = names_of(thread, checkpoint), thread.effect_notes().get(checkpoint.version, [])
+    files = files_changed(thread, checkpoint)
     if session.out.json:
-        said = checkpoint.as_dict() | {"names": names, "effects": effects}
+        said = checkpoint.as_dict() | {"names": names, "effects": effects, "changed_files": files}
         session.out.document({"checkpoint": said, "diff": diff.as_dict() if diff else None})
         return 0
     _print_facts(session, checkpoint, names, effects)
@@ -107,7 +112,12 @@ def show_checkpoint(session: Session) -> int:
     if diff is None:
         session.out.lines([beginning(session, thread, checkpoint)])
     else:
-        session.out.lines(diff.lines() or ["the state did not change"])
+        session.out.lines(diff.lines() or ([] if files else ["the state did not change"]))
+    if files:
+        from takeback.cli.files import show_text
+
+        session.out.lines(files)
+        show_text(session, thread, thread.at(checkpoint.before).checkpoint, checkpoint, None)
     return 0
 
 
@@ -127,7 +137,7 @@ def show_state(session: Session) -> int:
 def show_diff(session: Session) -> int:
     from takeback.errors import BadRequest
 
-    args, out, thread = session.args, session.out, session.thread()
+    args, out, thread = session.args, session.out, session.files_thread("before a diff")
     diff = thread.diff(args.a, args.b) if args.a else before(thread, thread.head)
     if diff is None:
         raise BadRequest(
@@ -135,14 +145,39 @@ def show_diff(session: Session) -> int:
             thread=thread.name,
             hint="`takeback state` shows it",
         )
+    if args.path and not args.files:
+        raise BadRequest("--path names a file whose text is shown", hint="Give --files with it")
     if args.json_patch:
         out.document(diff.as_json_patch())
     elif out.json:
-        out.document({"thread": thread.name} | diff.as_dict())
+        out.document({"thread": thread.name} | diff.as_dict() | {"files": _files_dict(thread, diff)})
+    elif args.files:
+        from takeback.cli.files import show_text
+
+        show_text(session, thread, diff.before, diff.after, args.path)
     else:
+        from takeback.cli.files import shown
+
         out.line((f"{thread.name}  ", "bold"), (f"{diff.before.version} → {diff.after.version}", "cyan"))
-        out.lines(diff.lines() or ["no difference"])
+        out.lines([*diff.lines(), *shown(thread, diff.before, diff.after)] or ["no difference"])
     return 0
+
+
+def _files_dict(thread: Thread[Any], diff: Diff) -> list[dict[str, Any]]:
+    from takeback.cli.files import changes, given_up
+
+    if given_up(thread, diff.before, diff.after):
+        return []
+    return [each.as_dict() for each in changes(thread, diff.before, diff.after)]
+
+
+def files_changed(thread: Thread[Any], checkpoint: Checkpoint) -> list[str]:
+    """What a checkpoint changed of files, a line each."""
+    from takeback.cli.files import shown
+
+    if checkpoint.before is None:
+        return []
+    return shown(thread, thread.at(checkpoint.before).checkpoint, checkpoint)
 
 
 def note_differences(session: Session, thread: Thread[Any]) -> None:
@@ -203,6 +238,7 @@ def _print_facts(session: Session, c: Checkpoint, names: list[str], effects: lis
     from takeback.cli.words import ago, deed, local
 
     trace = " ".join(part for part in (c.trace_id, c.span_id) if part)
+    meta = {key: value for key, value in c.meta.items() if not key.startswith("takeback.")}
     session.out.facts(
         [
             ("thread", (c.thread, "bold")),
@@ -214,7 +250,7 @@ def _print_facts(session: Session, c: Checkpoint, names: list[str], effects: lis
             ("actor", c.actor),
             ("reason", c.reason),
             ("trace", trace),
-            ("metadata", dumps(c.meta, indent=None) if c.meta else None),
+            ("metadata", dumps(meta, indent=None) if meta else None),
             ("bookmark", c.bookmark),
             ("written by", c.build),
             *[("effect", (note, "magenta")) for note in effects],

@@ -36,8 +36,9 @@ def _add_commit(to: Commands) -> None:
         commit,
         "make",
         "Make a version: a whole state, or some changes to it",
-        more="A PATH is a top-level key, or a JSON Pointer such as /plan/days/0. The first commit "
-        "makes the thread, and the store. --set, --delete and --append may be given more than "
+        more="Without a state, or changes to one: the files of the workspace as they are; with -m it begins "
+        "one in this directory. A PATH is a top-level key, or a JSON Pointer such as /plan/days/0. The first "
+        "commit makes the thread, and the store. --set, --delete and --append may be given more than "
         "once and make one version.",
         example="""takeback commit --set 'to="NYC"' --append 'days="museum"' -m "the user asked\"""",
     )
@@ -66,6 +67,8 @@ def commit(session: Session) -> int:
     from takeback.cli.values import assignment, pairs, state_from
 
     args = session.args
+    if not (args.file or args.set or args.delete or args.append) and _commits_files(session):
+        return _commit_files(session)
     _check_what(args)
     # All of it is read before the store is opened: a mistake in a value makes no store and no thread.
     said = {"reason": args.reason, "meta": pairs(args.meta, "--meta")}
@@ -79,6 +82,37 @@ def commit(session: Session) -> int:
     _refuse_twice([path for path, _ in put] + args.delete + list({path for path, _ in added}))
     thread = session.thread_to_write(args.agent, args.user)
     return _made(session, thread, _edited(thread, put, args.delete, added, said))
+
+
+def _commits_files(session: Session) -> bool:
+    """Whether a commit without a state is one of files: in a workspace, or where it would begin one."""
+    place = session.place()
+    return place.workspace is not None or (place.ours and session.args.reason is not None)
+
+
+def _commit_files(session: Session) -> int:
+    """The files of the directory one stands in, which becomes a workspace with its first version."""
+    import os
+    from json import dumps
+
+    from takeback import places
+    from takeback.cli import files
+    from takeback.cli.values import pairs
+    from takeback.coding import client
+
+    args, around = session.args, session.place().workspace
+    if around is None:
+        around = client.enrol(places.project_of(os.getcwd()))
+        session.out.note(f"{around[0]} is a workspace from now on")
+    files.told_failures(session, around[1])
+    said = {
+        "reason": args.reason,
+        "actor": args.actor or places.login_name(),
+        "meta": pairs(args.meta, "--meta"),
+    }
+    version = client.asked(*around, b"commit\n" + dumps(said).encode())
+    thread = session.thread()
+    return _made(session, thread, thread.at(int(version)).checkpoint)
 
 
 def put_label(session: Session) -> int:
@@ -177,7 +211,7 @@ def _pointer(path: str) -> str:
 
 
 def _made(session: Session, thread: Thread[Any], made: Checkpoint) -> int:
-    from takeback.cli.look import before, beginning
+    from takeback.cli.look import before, beginning, files_changed
 
     out = session.out
     if out.json:
@@ -188,5 +222,5 @@ def _made(session: Session, thread: Thread[Any], made: Checkpoint) -> int:
     if diff is None:
         out.lines([beginning(session, thread, made)])
     else:
-        out.lines(diff.lines(20) or ["the state did not change"])
+        out.lines([*diff.lines(20), *files_changed(thread, made)] or ["the state did not change"])
     return 0

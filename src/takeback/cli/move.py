@@ -17,11 +17,19 @@ def add(to: Commands) -> None:
         "export",
         export_thread,
         "move",
-        "Write a thread to one file",
-        more="Its whole history, with labels; checkpoints keep their digests, so that seals still hold.",
+        "Write a thread to one file, or a version's files as a git commit",
+        more="Its whole history, with labels; checkpoints keep their digests, so that seals still hold.\n\n"
+        "With --git, the files of one version become a commit on a new branch of the workspace's repository, "
+        "after the commit that was checked out then. Neither the files nor the index are touched.",
         example="takeback export trip.takeback",
     )
-    completes(export.add_argument("file", metavar="FILE", help="the file to write"), "file")
+    file = export.add_argument("file", metavar="FILE", nargs="?", help="the file to write")
+    completes(file, "file")
+    branch = export.add_argument("--git", metavar="BRANCH", help="write a commit on this new branch instead")
+    completes(branch, "none")
+    completes(
+        export.add_argument("--ref", metavar="REF", help="with --git, which version (default: head)"), "ref"
+    )
     export.add_argument("--force", action="store_true", help="write over a file that is there")
     bring = to.add(
         "import",
@@ -67,6 +75,10 @@ def export_thread(session: Session) -> int:
     from takeback.errors import BadRequest
 
     args, out, thread = session.args, session.out, session.thread()
+    if (args.file is None) == (args.git is None) or (args.ref and not args.git):
+        raise BadRequest("export takes a FILE, or --git with a branch and perhaps --ref", hint="Give either")
+    if args.git is not None:
+        return _export_commit(session)
     if os.path.exists(args.file) and not args.force:
         raise BadRequest(f"{args.file} exists already", hint="Give --force to write over it")
     written = session.repo().export(thread.name, args.file)
@@ -74,6 +86,21 @@ def export_thread(session: Session) -> int:
         out.document({"thread": thread.name, "file": args.file, "checkpoints": written})
     else:
         out.line((thread.name, "bold"), f": {count(written, 'checkpoint')} in {args.file}")
+    return 0
+
+
+def _export_commit(session: Session) -> int:
+    from takeback.surroundings import export_commit
+
+    args, out, thread = session.args, session.out, session.thread()
+    made = export_commit(thread, args.ref or "head", args.git)
+    if out.json:
+        out.document({"thread": thread.name, "branch": args.git} | made.as_dict())
+        return 0
+    out.line(
+        (args.git, "green"), f" is commit {made.commit[:12]}: {made.files:,} files of version {made.version}"
+    )
+    out.lines([f"left out {path}: {why}" for path, why in made.left_out.items()])
     return 0
 
 

@@ -20,6 +20,7 @@ GROUPS = {
     "back": "Take back",
     "world": "Effects and people",
     "lines": "Other lines",
+    "agents": "Coding agents",
     "trust": "Trust",
     "move": "Move and remove",
     "help": "Help",
@@ -147,11 +148,13 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 def build() -> RootParser:
     """The whole parser. Nothing here loads the library: a command does, when it runs."""
     from takeback.cli import (
+        agents,
         approvals,
         back,
         completions,
         doctor,
         effects,
+        files,
         guide,
         lines,
         log,
@@ -175,7 +178,22 @@ def build() -> RootParser:
     commands = Commands(
         root.commands, root.add_subparsers(metavar="COMMAND", dest="command", parser_class=Parser)
     )
-    for family in (log, look, make, back, *effectful, lines, trust, move, space, doctor, completions, guide):
+    for family in (
+        log,
+        look,
+        files,
+        make,
+        back,
+        *effectful,
+        lines,
+        agents,
+        trust,
+        move,
+        space,
+        doctor,
+        completions,
+        guide,
+    ):
         family.add(commands)
     return root
 

@@ -22,6 +22,7 @@ class Place(NamedTuple):
     url: str
     why: str
     ours: bool = False  # the default place, whose folder we may make
+    workspace: tuple[str, str] | None = None  # the directory that one stands in, and its folder
 
 
 class Session:
@@ -37,6 +38,9 @@ class Session:
             return Place(self.args.db, "--db names it")
         if found := os.environ.get("TAKEBACK_DB"):
             return Place(found, "TAKEBACK_DB names it")
+        if around := places.find(os.getcwd()):
+            url = os.path.join(around[1], places.STORE)
+            return Place(url, f"the store of the workspace {around[0]}", workspace=around)
         return Place(
             _default_place(), "the default place; neither --db nor TAKEBACK_DB names another", ours=True
         )
@@ -52,7 +56,7 @@ class Session:
             self._repo = takeback.open(
                 place.url,
                 tenant=self.args.tenant or "default",
-                actor=self.args.actor or _login_name(),
+                actor=self.args.actor or places.login_name(),
                 key=self._key(),
                 approvers=_approvers(),
                 create=create,
@@ -72,6 +76,16 @@ class Session:
         thread = self.repo().thread(name)
         if not thread.exists:
             raise UnknownThread(f"there is no thread {name!r}", hint="`takeback threads` lists them")
+        return thread
+
+    def files_thread(self, why: str) -> Thread[Any]:
+        """The same; in a workspace, with all that has changed in its files by now in a version, and with
+        somebody at hand who knows what changes from now on."""
+        from takeback.cli import files
+
+        files.catch_up(self, why)
+        thread = self.thread()
+        files.attend(self, thread)
         return thread
 
     def thread_name(self) -> str:
@@ -125,7 +139,8 @@ class Session:
         latest = self.repo().latest()
         if latest is None:
             return None
-        self.out.note(f"on thread {latest.name!r}, the one written to last")
+        if self.place().workspace is None:
+            self.out.note(f"on thread {latest.name!r}, the one written to last")
         return latest.name
 
     def _key(self) -> bytes | None:
@@ -163,12 +178,3 @@ def _make_folder(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be made: {error.strerror}", hint="Give another --db") from None
-
-
-def _login_name() -> str | None:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a container's user may have no name: then nobody is named
-        return None

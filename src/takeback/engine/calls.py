@@ -10,7 +10,7 @@ import msgspec
 
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change, blob
-from takeback.engine.context import Context, current_trace
+from takeback.engine.context import current_trace
 from takeback.engine.files import FileHands
 from takeback.engine.steps import Session
 from takeback.errors import (
@@ -21,15 +21,13 @@ from takeback.errors import (
     EffectUnknown,
     EffectUnreadable,
     NotDone,
-    NotForAgents,
     ReplayDiverged,
     RollbackInProgress,
     StepLost,
     TakebackError,
-    Undecided,
 )
 from takeback.model.ids import ThreadUid
-from takeback.model.ledger import IN_FLIGHT, Blob, Decision, Effect, Entry, StepCell, slot
+from takeback.model.ledger import Blob, Decision, Effect, Entry, StepCell, slot
 from takeback.storage.base import Still
 
 DAY_US = 24 * 3600 * 1_000_000
@@ -190,49 +188,6 @@ def settle(effect: Effect, state: str, book: Book, **fields: Any) -> Effect:
         dirty = False
     order = book.order + 1 if state == "done" else effect.order
     return _replace(effect, state=state, dirty=dirty, settled_us=book.clock(), order=order, **fields)
-
-
-def resolve(ctx: Context, book: Book, effect: Effect, *, happened: bool, by: str | None) -> Effect:
-    """A person's word on an unknown effect; not an agent's, and not while the call may be on its way."""
-    for_people(ctx, effect, by)
-
-    def decide() -> Change:
-        now = book.effects[effect.id]
-        clock = book.clock()
-        if not happened and now.state in ("unknown", "undo_unknown") and clock <= now.deadline_us:
-            left = (now.deadline_us - clock) // 1_000_000 + 1
-            raise Undecided(
-                f"#{now.number} ({now.shown}) may still be on its way for {left} s",
-                hint="Say that it did not happen after its deadline",
-            )
-        if now.state == "unknown":
-            state = "done" if happened else "undone" if now.redo else "failed"
-        elif now.state == "undo_unknown":
-            state = "undone" if happened else "done"
-        else:
-            flies = now.state in IN_FLIGHT
-            raise Undecided(
-                f"#{now.number} ({now.shown}) is "
-                + ("in flight" if flies else f"{now.state}: there is nothing to resolve"),
-                hint=LOST if flies else f"`takeback effects show {now.number}` tells what is known of it",
-            )
-        said = Decision(f"resolved {now.state}: {'happened' if happened else 'did not'}", by, clock)
-        settled = _replace(settle(_replace(now, dirty=False), state, book), decisions=[*now.decisions, said])
-        if now.state == "undo_unknown":
-            settled = _replace(settled, order=now.order)  # it has stood since it was done
-        return Change([settled], answer=settled, rows=[ctx.audit_of("effect.resolved", settled, by)])
-
-    done: Effect = book.change(decide)
-    return done
-
-
-def for_people(ctx: Context, effect: Effect, by: str | None) -> None:
-    """Refuse the agent, whoever made the call, and nobody."""
-    if not by or by in (effect.actor, _agent(ctx, effect)):
-        raise NotForAgents(
-            f"what happened to #{effect.number} is for a person to say, not for {by or 'nobody'}",
-            hint="Name who says so: actor=, or --actor",
-        )
 
 
 # --- one call
@@ -487,8 +442,3 @@ def afford(book: Book, costs: dict[str, int], shown: str) -> None:
 
 def on_line(session: Session) -> Still:
     return Still(ThreadUid(session.cell.thread), session.cell.line)
-
-
-def _agent(ctx: Context, effect: Effect) -> str | None:
-    info = ctx.storage.thread_by_uid(ctx.tenant, effect.thread)
-    return None if info is None else info.agent

@@ -20,6 +20,10 @@ def below(payload: bytes) -> list[bytes]:
     return manifest.references(payload) if manifest.owns(payload) else references(payload)
 
 
+GIT, _DIGEST = "takeback.git", 32
+"""Where a version's metadata has the digest of what a git repository said."""
+
+
 def roots(checkpoint: Checkpoint) -> list[bytes]:
     """The state, what its step closed with, and the files."""
     return [*state(checkpoint), *files(checkpoint)]
@@ -32,8 +36,10 @@ def kept(checkpoint: Checkpoint, pruned: Iterable[tuple[int, int, int]]) -> list
 
 
 def state(checkpoint: Checkpoint) -> list[bytes]:
-    """The state, and what its step closed with."""
-    return [checkpoint.state_root, checkpoint.uses] if checkpoint.uses else [checkpoint.state_root]
+    """The state, what its step closed with, and what it says of a git repository."""
+    found = [checkpoint.state_root, checkpoint.uses] if checkpoint.uses else [checkpoint.state_root]
+    git = checkpoint.meta.get(GIT)
+    return [*found, git] if isinstance(git, bytes) and len(git) == _DIGEST else found
 
 
 def files(checkpoint: Checkpoint) -> list[bytes]:

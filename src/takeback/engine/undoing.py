@@ -8,15 +8,14 @@ import msgspec
 
 from takeback.engine import owners
 from takeback.engine.book import Book, Change
-from takeback.engine.calls import TIMEOUT_US, Hands, for_people, forgotten, on_line, with_step
-from takeback.engine.context import Context
+from takeback.engine.calls import TIMEOUT_US, Hands, forgotten, on_line, with_step
 from takeback.engine.plans import relied_on
 from takeback.engine.steps import Session
 from takeback.errors import (
     NotDone,
     Undecided,
 )
-from takeback.model.ledger import Decision, Effect, Entry
+from takeback.model.ledger import Effect, Entry
 
 _replace = msgspec.structs.replace
 
@@ -175,26 +174,6 @@ def evidence(now: Effect, tried: Effect, state: str, book: Book, error: str | No
     if now.redo != tried.redo or now.state not in open_ or not (same or state in ("done", "undone")):
         return _replace(now, late=[*now.late, f"{state} at {book.clock()}"])
     return settled_undo(now, state, book, error)
-
-
-def undone_by_hand(ctx: Context, book: Book, effect: Effect, by: str | None) -> Effect:
-    """A person's word that they took it back themselves, where no handler does."""
-    for_people(ctx, effect, by)
-
-    def decide() -> Change:
-        now = book.effects[effect.id]
-        if now.state not in ("done", "undo_failed", "undo_unknown"):
-            raise Undecided(
-                f"#{now.number} ({now.shown}) is {now.state}: there is nothing to take back",
-                hint=f"`takeback effects show {now.number}` tells what is known of it",
-            )
-        said = Decision(f"resolved {now.state}: undone by hand", by, book.clock())
-        clean = _replace(now, dirty=False, decisions=[*now.decisions, said])
-        gone = settled_undo(clean, "undone", book, None)
-        return Change([gone], answer=gone, rows=[ctx.audit_of("effect.undone_by_hand", gone, by)])
-
-    gone: Effect = book.change(decide)
-    return gone
 
 
 def _undo_alone_within(book: Book, effect: Effect, hands: Hands) -> Effect:

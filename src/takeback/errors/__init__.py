@@ -101,6 +101,18 @@ class BadName(BadRequest):
     kind = "bad_name"
 
 
+class BadSettings(BadRequest):
+    """A coding agent's configuration file that cannot be read or written; it is left as it was."""
+
+    kind = "bad_settings"
+
+
+class GitRefused(BadRequest):
+    """Git would not do what was asked of it, and nothing was done."""
+
+    kind = "git_refused"
+
+
 class BadState(BadRequest):
     """A stored state that does not fit the model it is read with."""
 
@@ -317,6 +329,12 @@ class NetworkFilesystem(StoreError):
     kind = "network_filesystem"
 
 
+class WatcherFailed(StoreError):
+    """The watcher of a workspace did not start, or does not answer; its log says why."""
+
+    kind = "watcher_failed"
+
+
 class WorkspaceFailed(StoreError):
     """Files could not be read or put back; the message says which, and what the workspace holds now."""
 
@@ -374,6 +392,7 @@ __all__ = [
     "BadReference",
     "BadRequest",
     "BadSeal",
+    "BadSettings",
     "BadState",
     "BadTool",
     "BudgetExceeded",
@@ -386,6 +405,7 @@ __all__ = [
     "EffectUnreadable",
     "EffectsDenied",
     "ForkedProcess",
+    "GitRefused",
     "HandlerMissing",
     "IntegrityError",
     "MemoryConflict",
@@ -435,6 +455,7 @@ __all__ = [
     "UnknownOutcome",
     "UnknownThread",
     "Unstorable",
+    "WatcherFailed",
     "WorkspaceBusy",
     "WorkspaceFailed",
     "WorkspaceMissing",

@@ -53,8 +53,11 @@ class PostgresStorage:
         self._connections = Connections(self._server, self._sql["session"], relaxed=durability == "relaxed")
         writer = Writer(self._connections, self._sql, self._at)
         self._writer = Grouped(writer, self._connections, self._sql, self._at)
-        self._uid = self._prepared(create)
-        self._connections.open()
+        try:
+            self._uid = self._prepared(create)
+        except BaseException:
+            self._connections.close()
+            raise
         codec.prepare()
         records.prepare()
 
@@ -199,6 +202,7 @@ class PostgresStorage:
         with self._server.connect() as wire, translated(self._server.location):
             refuse_server(wire, self._server.location)
             self._connections.configure(wire)
+            self._connections.open()  # its first connection is made while this one looks at the schema
             ((read_only,),) = wire.ask(self._sql["read_only"])
             return prepare(wire, self._server, self._sql, create=create, read_only=read_only)
 

@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 
 import psycopg
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from takeback.errors import ForkedProcess, PoolExhausted, StoreClosed, StoreUnavailable, TakebackError
-from takeback.storage.postgres_server import Server, Wire, lost, translated
+from takeback.errors import ForkedProcess, PoolExhausted, StoreClosed, StoreUnavailable
+from takeback.storage.postgres_server import Server, Wire, away, lost, translated
 
 PATIENCE = 30.0  # seconds for which a server that is away is waited for
+_SLICE = 0.4  # seconds after which it is looked why no connection came
 
 
 class Patience:
@@ -50,6 +51,8 @@ class Connections:
             min_size=1,
             max_size=server.pool_size,
             timeout=server.pool_seconds,
+            # The pool waits longer after each attempt that fails; it begins again when it has given up.
+            reconnect_timeout=_SLICE / 2,
             num_workers=1,
             open=False,
         )
@@ -92,8 +95,8 @@ class Connections:
                 try:
                     with self.wire() as wire:
                         return wire.ask(sql, values).fetchall()
-                except psycopg.OperationalError as error:
-                    if not (lost(error) and patience.lasts()):
+                except (psycopg.OperationalError, StoreUnavailable) as error:
+                    if not ((lost(error) or away(error)) and patience.lasts()):
                         raise
                     self.renew()
 
@@ -129,17 +132,26 @@ class Connections:
             self._pool.close()
 
     def _take(self) -> Wire:
-        try:
-            return self._pool.getconn()
-        except PoolTimeout:
-            raise self._why() from None
-
-    def _why(self) -> TakebackError:
         """The pool says only that it waited. A connection of our own shows whether the server is to blame."""
-        try:
-            self.server.connect().close()
-        except StoreUnavailable as error:
-            return error
+        until, failed = time.monotonic() + self.server.pool_seconds, self._failed()
+        while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise self._exhausted()
+            try:
+                return self._pool.getconn(min(_SLICE, left))
+            except PoolTimeout:
+                if self._failed() > failed:
+                    self.server.connect().close()
+            except PoolClosed:
+                self.alive()
+                raise
+
+    def _failed(self) -> int:
+        """How many attempts to connect have failed in all."""
+        return self._pool.get_stats().get("connections_errors", 0)
+
+    def _exhausted(self) -> PoolExhausted:
         size, seconds = self.server.pool_size, self.server.pool_seconds
         return PoolExhausted(
             f"all {size} connections to {self.server.location} were in use for {seconds:g} seconds",

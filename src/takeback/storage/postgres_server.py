@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -97,15 +97,15 @@ def server(url: str) -> Server:
     """From `postgresql://user@host/database?schema=…`; the password stays out of what is shown."""
     try:
         parts = urlsplit(url)
-        asked = parse_qsl(parts.query, keep_blank_values=True)
-        plain = urlunsplit(parts._replace(query=urlencode([pair for pair in asked if pair[0] not in _OURS])))
+        ours = {name: value for name, value, _ in _asked(parts.query) if name in _OURS}
+        rest = [part for name, _, part in _asked(parts.query) if name not in _OURS]
+        plain = urlunsplit(parts._replace(query="&".join(rest)))
         conninfo = psycopg.conninfo.conninfo_to_dict(plain)
     except (psycopg.ProgrammingError, ValueError) as error:
         raise BadRequest(
-            f"{_without_password(url)} is no address of a PostgreSQL database: {str(error).strip()}",
+            f"this is no address of a PostgreSQL database: {str(error).strip()}",
             hint="For example postgresql://user@host/database",
         ) from None
-    ours = dict(pair for pair in asked if pair[0] in _OURS)
     schema = ours.get("schema", SCHEMA)
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
         raise BadRequest(f"schema={schema!r} cannot be a schema's name", hint="Use letters, digits and _")
@@ -116,6 +116,13 @@ def server(url: str) -> Server:
         int(_number(ours, "pool_size", POOL_SIZE)),
         _number(ours, "pool_timeout", POOL_SECONDS),
     )
+
+
+def _asked(query: str) -> Iterator[tuple[str, str, str]]:
+    """(name, value, both as they stand) of each setting. A plus is a plus here, as the driver reads it."""
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        yield unquote(name), unquote(value), part
 
 
 def _number(ours: dict[str, str], name: str, default: float) -> float:
@@ -130,8 +137,7 @@ def _number(ours: dict[str, str], name: str, default: float) -> float:
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
-    asked = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] != "password"]
-    query = urlencode(asked, safe="/", quote_via=quote)
+    query = "&".join(part for name, _, part in _asked(parts.query) if name != "password")
     return urlunsplit(parts._replace(netloc=user.partition(":")[0] + at + host, query=query))
 
 
@@ -169,6 +175,14 @@ def lost(error: BaseException) -> bool:
     return error.sqlstate is None or error.sqlstate[:2] == "08" or error.sqlstate[:3] == "57P"
 
 
+def away(error: BaseException) -> bool:
+    """Whether a connection could not be made, for a reason that may pass."""
+    if not isinstance(error, StoreUnavailable):
+        return False
+    said = str(error.__cause__)
+    return isinstance(error.__cause__, psycopg.OperationalError) and not any(part in said for part in _STAYS)
+
+
 def passing(error: BaseException) -> bool:
     """Whether the transaction is known to be gone, and may go well when it is tried again."""
     return isinstance(error, (pg.SerializationFailure, pg.DeadlockDetected, pg.TooManyConnections))
@@ -204,6 +218,7 @@ def _unreachable(at: str, said: str) -> StoreUnavailable:
     )
 
 
+_STAYS = ("authentication failed", "no password", "does not exist", "not permitted", "no pg_hba.conf entry")
 _Maker = Callable[[str, str], TakebackError]
 _MEANINGS: list[tuple[tuple[type[psycopg.Error], ...], _Maker]] = [
     (

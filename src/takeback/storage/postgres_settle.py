@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import msgspec
 import psycopg
 
-from takeback.errors import StoreUnavailable, UnknownOutcome
+from takeback.errors import BadRequest, StoreUnavailable, UnknownOutcome
 from takeback.storage.postgres_connections import Connections, Patience
-from takeback.storage.postgres_server import Wire, lost, meaning, passing
+from takeback.storage.postgres_server import Wire, away, lost, meaning, passing
 from takeback.storage.postgres_writes import Mark, Transaction, moved, single
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ class Attempt(msgspec.Struct):
     theirs: bool = False  # what was raised is the caller's own
 
 
+class _Here(threading.local):
+    """Whether this thread of execution is in a write."""
+
+    writes = False
+
+
 class Writer:
     """Writes batches, each by whichever of its marks is free."""
 
@@ -52,9 +59,22 @@ class Writer:
         self._connections, self._sql, self._at = connections, sql, at
         self._marks: list[Mark] = []
         self._tenants: set[str] = set()
+        self._here = _Here()
 
     def write(self, batch: Batch, packed: Packed, *, unsure: bool = False) -> Refusal | None:
         """`unsure` where an attempt was made already whose answer was lost."""
+        if self._here.writes:
+            raise BadRequest(
+                "a write to a store inside another write to it",
+                hint="In a transactional tool use the connection that it is given, and commit after it",
+            )
+        self._here.writes = True
+        try:
+            return self._marked(batch, packed, unsure)
+        finally:
+            self._here.writes = False
+
+    def _marked(self, batch: Batch, packed: Packed, unsure: bool) -> Refusal | None:
         try:
             mark = self._marks.pop()
         except IndexError:
@@ -72,10 +92,11 @@ class Writer:
                 with self._connections.wire() as wire:
                     return self._once(attempt, wire)
             except StoreUnavailable as error:  # no connection could be made
-                if not attempt.unsure:
-                    raise
-                if not patience.lasts():
+                if (attempt.unsure or away(error)) and patience.lasts():
+                    continue
+                if attempt.unsure:
                     raise self._unknown() from error
+                raise
             except psycopg.Error as error:
                 if attempt.landed:
                     return None

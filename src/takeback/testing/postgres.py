@@ -40,20 +40,28 @@ class Server:
     """A server in a folder of its own, reached by a socket in it. Without `fsync` it is for tests that do not
     take its power away."""
 
-    def __init__(self, *, fsync: bool = False, folder: str | None = None, **settings: str) -> None:
-        self.folder = tempfile.mkdtemp(prefix="tb-pg-") if folder is None else folder
+    def __init__(self, *, fsync: bool = False, follows: Server | None = None, **settings: str) -> None:
+        self.folder = tempfile.mkdtemp(prefix="tb-pg-")
         self._settings = {"fsync": "on" if fsync else "off", "max_connections": "80"} | settings
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
         os.chmod(self.folder, 0o755)
         if os.geteuid() == 0:  # the server refuses to run as root
             shutil.chown(self.folder, "nobody")
-        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        _run("initdb", "-D", f"{self.folder}/data", *options)
+        if follows is None:
+            options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+            _run("initdb", "-D", f"{self.folder}/data", *options)
+        else:
+            options = ["-h", follows.folder, "-U", "postgres", "-c", "fast", "-R", "--no-sync"]
+            _run("pg_basebackup", "-D", f"{self.folder}/data", *options)
         self.start()
 
+    def standby(self) -> Server:
+        """A copy that follows this one, and can be read."""
+        return Server(follows=self)
+
     def start(self) -> None:
-        """Start it (again), and wait until it answers."""
+        """Start it (again), and wait until it answers. It ends with the thread that calls this."""
         self._process = self._launched()
         until = time.monotonic() + _PATIENCE
         while True:
@@ -94,11 +102,11 @@ class Server:
     def kill(self) -> None:
         """As by a power switch for its processes: no shutdown, no last write."""
         pid = self._running().pid
+        os.kill(pid, signal.SIGSTOP)  # so that it starts no more of them
         children = _children(pid)
-        os.kill(pid, signal.SIGKILL)
-        for child in children:
+        for each in (*children, pid):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+                os.kill(each, signal.SIGKILL)
         self._ended()
 
     def stop(self) -> None:

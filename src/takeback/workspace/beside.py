@@ -23,7 +23,7 @@ from takeback.workspace.tree import GONE, Tree
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READY = b"ready"
-_HELD = 256  # files that wait to be synced
+_HELD = 128  # files that wait to be synced
 _EACH = 4  # from more files on, the file system is synced once
 
 
@@ -44,9 +44,9 @@ class Beside:
             self.used = True
             return self.tree.directory(self.path)
 
-    def place(self, path: bytes) -> tuple[int, bytes]:
+    def place(self, path: bytes, end: bytes = b"") -> tuple[int, bytes]:
         """Where what belongs to a path waits: always under the same name."""
-        return self.fd(), name_of(path)
+        return self.fd(), name_of(path) + end
 
     def write(self, path: bytes, entry: Entry, source: Getter) -> None:
         """A file's contents, whole under its name, or not there."""
@@ -74,6 +74,9 @@ class Beside:
                 f"nothing was changed in {self.tree.path}: new contents cannot be written: {error.strerror}",
                 hint="Make room, and try again",
             ) from None
+        except BaseException:
+            self.clear()
+            raise
 
     def ready(self) -> None:
         """All that is needed waits here; from now on what is found here may be somebody else's."""

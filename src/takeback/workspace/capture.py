@@ -16,7 +16,7 @@ from takeback.model.manifest.nodes import Entry, Left, Root
 from takeback.model.tree.nodes import Writer
 from takeback.workspace.content import UNKNOWN, Key, Unsettled, key_of, racy, read_file
 from takeback.workspace.ignore import Ignore
-from takeback.workspace.scan import Index, directory_key, sweep
+from takeback.workspace.scan import Index, Inode, directory_key, sweep
 from takeback.workspace.tree import GONE, Tree, is_link_error, special
 
 _NOTHING = Root(nodes.FORMAT, nodes.EMPTY)
@@ -32,6 +32,8 @@ class Captured(msgspec.Struct):
     keys: dict[bytes, Key]
     gone: list[bytes]
     swept: bool = False
+    short: dict[Inode, int] = {}
+    """Files with more names than were met here, and how many they have."""
 
     def remember(self, index: Index) -> None:
         """Bring the index to this manifest."""
@@ -57,7 +59,8 @@ class Capture:
         self.changes: dict[bytes, Entry | None] = {}
         self.keys: dict[bytes, Key] = {}
         self.gone: list[bytes] = []
-        self.linked: dict[tuple[int, int], set[bytes]] = {}
+        self.linked: dict[Inode, set[bytes]] = {}
+        self.names: dict[Inode, int] = {}
         self.left: dict[bytes, str] = {}
         self.looked: set[bytes] = set()
         self._dirs: dict[bytes, dict[bytes, Entry]] = {}
@@ -77,21 +80,24 @@ class Capture:
         if not index.dirs:
             self._removed()
         self.linked = {inode: set(paths) for inode, paths in found.linked.items()}
+        self.names = found.names
         groups = self._groups({p for paths in self.linked.values() for p in paths})
         return self._made(groups, tier, swept=True)
 
-    def these(self, paths: set[bytes], tier: str) -> Captured:
-        """Only these paths; one that ends with a slash stands for all below it too."""
+    def these(self, paths: set[bytes], tier: str, left: list[Left] | None = None) -> Captured:
+        """Only these paths; one that ends with a slash stands for all below it too. `left` is what the last
+        look left out, where the manifest does not say it yet."""
         old = read.groups_of(self.base, self.store)
-        self.left = {each.path: each.why for each in read.left_of(self.base, self.store)}
+        known = read.left_of(self.base, self.store) if left is None else left
+        self.left = {each.path: each.why for each in known}
         for path in sorted(paths):
             self._named(path)
         # What was written through one name of a file is told of that name alone.
         beside = {path for group in old if not self.looked.isdisjoint(group) for path in group}
         for path in sorted(beside - self.looked):
             self._named(path)
-        kept = [group for group in old if self.looked.isdisjoint(group)]
-        groups = [*kept, *self._groups(self.looked)]
+        kept = [[p for p in group if self._holds(p)] for group in old if self.looked.isdisjoint(group)]
+        groups = [*(group for group in kept if len(group) > 1), *self._groups(self.looked)]
         return self._made(sorted(groups), tier, swept=False)
 
     def _against(self, index: Index) -> None:
@@ -199,7 +205,9 @@ class Capture:
             return Entry(name, nodes.LINK, 0o777, 0, self.tree.readlink(path))
         entry, self.keys[path], read_as = read_file(self.tree, path, self.store)
         if read_as.st_nlink > 1:
-            self.linked.setdefault((read_as.st_dev, read_as.st_ino), set()).add(path)
+            inode = (read_as.st_dev, read_as.st_ino)
+            self.linked.setdefault(inode, set()).add(path)
+            self.names[inode] = read_as.st_nlink
         return entry
 
     def base_entry(self, path: bytes) -> Entry | None:
@@ -234,8 +242,15 @@ class Capture:
 
     def _holds(self, path: bytes) -> bool:
         entry = self.changes.get(path, ...)
-        if entry is ...:
-            entry = self.base_entry(path)
+        if entry is not ...:
+            return entry is not None and entry.is_file
+        at = path.find(b"/")
+        while at >= 0:  # it may have gone with a directory above it
+            above = self.changes.get(path[:at], ...)
+            if above is None or (isinstance(above, Entry) and not above.is_dir):
+                return False
+            at = path.find(b"/", at + 1)
+        entry = self.base_entry(path)
         return entry is not None and entry.is_file
 
     def _made(self, groups: list[list[bytes]], tier: str, *, swept: bool) -> Captured:
@@ -246,7 +261,10 @@ class Capture:
         root = edit.make_root(tree, groups, left, self.store)
         if self.base_digest is not None and self._only_left_differs(root, tree, groups):
             root = self.base_digest  # what is left out is said with the next change
-        return Captured(root, tier, self.changes, left, self.keys, self.gone, swept)
+        short = {
+            inode: self.names[inode] for inode, met in self.linked.items() if len(met) < self.names[inode]
+        }
+        return Captured(root, tier, self.changes, left, self.keys, self.gone, swept, short)
 
     def _only_left_differs(self, root: bytes, tree: bytes, groups: list[list[bytes]]) -> bool:
         if root == self.base_digest or tree != self.base.tree:

@@ -11,6 +11,7 @@ from blake3 import blake3
 
 from takeback.errors import CorruptObject, WorkspaceMissing
 from takeback.model.manifest import read
+from takeback.model.manifest.nodes import Left
 from takeback.model.manifest.read import Difference
 from takeback.model.tree.nodes import Getter, Writer
 from takeback.workspace.capture import Capture, Captured
@@ -18,7 +19,7 @@ from takeback.workspace.home import Home
 from takeback.workspace.ignore import RULE_FILES, Ignore, Rules
 from takeback.workspace.resource import Kept
 from takeback.workspace.restore import Outcome, Restore
-from takeback.workspace.scan import Index, read_rules, rule_files
+from takeback.workspace.scan import Index, Inode, read_rules, rule_files
 from takeback.workspace.tree import Tree
 from takeback.workspace.watch import Changed, Watch, Watcher
 
@@ -54,6 +55,8 @@ class Directory:
         self._own = frozenset(own)
         self._ignore: Ignore | None = None
         self._index: Index | None = None
+        self._left: list[Left] | None = None
+        self._short: dict[Inode, int] = {}  # files that have names outside, as the last sweep met them
         self._settled: bytes | None = None  # the manifest that the watcher's answers go on from
 
     # --- the resource
@@ -111,6 +114,7 @@ class Directory:
     def settle(self, look: Look) -> None:
         """What was looked at is recorded: the next look goes on from it."""
         captured = look.captured
+        self._left = captured.left
         if look.mark is not None and self.watcher is not None:
             self.watcher.settled(look.mark)
             self._settled = captured.root
@@ -121,14 +125,20 @@ class Directory:
         if captured.swept and self._index is not None:
             self.home.keep(self._index)
 
-    def watch(self, watcher: Watcher | None = None) -> Watcher:
-        """Have changes told from now on, by somebody else or by a watch in this process."""
+    @property
+    def settled_at(self) -> bytes | None:
+        """The manifest that the watcher's answers go on from; None where they go on from nothing."""
+        return self._settled
+
+    def watch(self, watcher: Watcher | None = None, since: bytes | None = None) -> Watcher:
+        """Have changes told from now on, by a watch in this process, or by somebody else who knows them: then
+        also those since a manifest."""
         if watcher is None:
             with self.opened() as tree:
                 watcher = Watch(self.path, self._rules_now(tree))
         if self.watcher is not None:
             self.watcher.close()
-        self.watcher, self._settled = watcher, None
+        self.watcher, self._settled = watcher, since
         return watcher
 
     def close(self) -> None:
@@ -153,7 +163,10 @@ class Directory:
         with self.opened() as tree:
             ignore = self._ignore or self._rules_now(tree)
             tier = WATCHED if told is not None else NAMED
-            captured = Capture(tree, ignore, base, store).these(set(paths), tier)
+            captured = Capture(tree, ignore, base, store).these(set(paths), tier, self._left)
+        if told is not None and any(self._short.get(i) != names for i, names in captured.short.items()):
+            # A new name of a file is told of that name alone; where its others are, only a sweep finds.
+            return self._everything(base, store, told, why="a file has names that were not told of")
         return Look(captured, None if told is None else told.mark)
 
     def _everything(
@@ -173,6 +186,7 @@ class Directory:
                 met |= new
                 index.rule_files = sorted({*index.rule_files, *new})
             index.rules = self._rules_digest
+        self._short = captured.short
         if isinstance(self.watcher, Watch):
             self.watcher.follow(ignore)
         if audit and told is not None and told.everything is None:

@@ -148,7 +148,10 @@ class Restore:
         """Write every new content beside; what can be changed in its place is not written twice."""
         for each in self.differences + self._split:
             entry = each.after
-            if entry is None or not entry.is_file or self._fits_in_place(each):
+            if entry is None or not entry.is_file:
+                continue
+            if self._fits_in_place(each):
+                read.contents(entry, self.source)  # what is not there or damaged shows before any change
                 continue
             if (
                 each.before is not None
@@ -376,7 +379,7 @@ class Restore:
             if entry is None or not (self._is(first, one, entry) and self._is(each.path, two, entry)):
                 raise Foreign("is not what it was one file with")
             self.outcome.touched.add(each.path)
-            aside, at = self._beside.place(each.path)
+            aside, at = self._beside.place(each.path, b".link")
             above, name = self.tree.at(first)
             os.link(name, at, src_dir_fd=above, dst_dir_fd=aside, follow_symlinks=False)
             fd, to = self._writable(each.path)

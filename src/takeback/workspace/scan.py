@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,6 +17,7 @@ from takeback.workspace.content import Key, key_of
 from takeback.workspace.ignore import OWN, RULE_FILES, Ignore, Rules
 from takeback.workspace.tree import Tree
 
+Inode: TypeAlias = tuple[int, int]
 _RULE_NAMES = frozenset(map(os.fsdecode, RULE_FILES))
 _OWN_NAME = os.fsdecode(OWN)
 
@@ -52,7 +54,8 @@ class Swept(msgspec.Struct):
     suspects: list[bytes] = []
     gone: list[bytes] = []
     left: dict[bytes, str] = {}
-    linked: dict[tuple[int, int], list[bytes]] = {}
+    linked: dict[Inode, list[bytes]] = {}
+    names: dict[Inode, int] = {}  # of those: how many names each has, also outside
     looked: int = 0
 
 
@@ -150,6 +153,7 @@ def _directory(
             todo.append(prefix + name)
         elif st.st_nlink > 1 and stat.S_ISREG(st.st_mode):
             swept.linked.setdefault((st.st_dev, st.st_ino), []).append(os.fsencode(prefix + name))
+            swept.names[st.st_dev, st.st_ino] = st.st_nlink
     swept.looked += len(seen)
     if len(seen) < len(known) or known.keys() - seen:
         swept.gone += [os.fsencode(prefix + name) for name in known.keys() - seen]

@@ -17,7 +17,7 @@ from takeback.errors import WorkspaceMissing
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-_HELD = 200  # descriptors of directories that are kept open at a time
+_HELD = 128  # descriptors of directories that are kept open at a time
 GONE = (FileNotFoundError, NotADirectoryError)
 
 

@@ -16,18 +16,20 @@ import msgspec
 
 from takeback.errors import MissingExtra
 from takeback.workspace.ignore import OWN, RULE_FILES, Ignore
+from takeback.workspace.tree import Tree
 
 _MODIFY, _ATTRIB, _CLOSE_WRITE = 0x2, 0x4, 0x8
 _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF = 0x400, 0x800
 _UNMOUNT, _OVERFLOW, _IGNORED, _IS_DIR = 0x2000, 0x4000, 0x8000, 0x40000000
-_ONLY_DIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x1000000, 0x2000000, 0x4000000
+_ONLY_DIR, _EXCL_UNLINK = 0x1000000, 0x4000000
 _MASK = (
     _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE | _DELETE_SELF | _MOVE_SELF
-    | _ONLY_DIR | _DONT_FOLLOW | _EXCL_UNLINK
+    | _ONLY_DIR | _EXCL_UNLINK
 )  # fmt: skip
 _HEADER = struct.Struct("iIII")
 _BUFFER = 1 << 18
+_PASSING = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 
 
 class Changed(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class Watch:
     """A watch of one directory in this process, by inotify."""
 
     def __init__(self, path: str, ignore: Ignore) -> None:
-        self.path, self._ignore = os.fsencode(path), ignore
+        self._root, self._ignore = path, ignore
         self._lock = threading.Lock()
         self._inotify = _inotify()
         self._paths: dict[int, bytes] = {}
@@ -168,25 +170,27 @@ class Watch:
     def _add(self, path: bytes) -> None:
         """Watch a directory and those below it. One that is made meanwhile is told by the one above it."""
         todo = [path]
-        while todo:
-            at = todo.pop()
-            full = os.path.join(self.path, at) if at else self.path
-            try:
-                watch = self._inotify.add_watch(full, _MASK)
-            except OSError as error:
-                if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES) and at:
-                    continue  # gone again, or named as unreadable by the capture
-                raise
-            stale = self._paths.get(watch)
-            if stale is not None and stale != at:
-                self._watches.pop(stale, None)
-            self._paths[watch], self._watches[at] = at, watch
-            todo += self._below(full, at)
+        with Tree(self._root) as tree:
+            while todo:
+                at = todo.pop()
+                try:
+                    # By descriptor: a path may be too long to be named, and no link is followed on the way.
+                    fd = tree.directory(at)
+                    watch = self._inotify.add_watch(b"/proc/self/fd/%d" % fd, _MASK)
+                except OSError as error:
+                    if error.errno in _PASSING and at:
+                        continue  # gone again, or named as unreadable by the capture
+                    raise
+                stale = self._paths.get(watch)
+                if stale is not None and stale != at:
+                    self._watches.pop(stale, None)
+                self._paths[watch], self._watches[at] = at, watch
+                todo += self._below(fd, at)
 
-    def _below(self, full: bytes, at: bytes) -> list[bytes]:
+    def _below(self, fd: int, at: bytes) -> list[bytes]:
         try:
-            with os.scandir(full) as found:
-                names = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+            with os.scandir(fd) as found:
+                names = [os.fsencode(entry.name) for entry in found if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return []
         below = [at + b"/" + name if at else name for name in names]

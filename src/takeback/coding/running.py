@@ -1,0 +1,62 @@
+"""`takeback run`: any command, with its files captured before it, whenever it rests, and after it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from types import FrameType
+
+from takeback.errors import BadRequest
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+
+
+def run(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run a command on this terminal, as if it had been typed: its exit code, or 128 and its signal.
+
+    It stays in our process group, so that the terminal's keys reach it, and stopping and going on concern
+    both; we ignore what the terminal sends to all, and pass on what is sent to us alone.
+    """
+    handlers = {number: signal.getsignal(number) for number in (*_OF_THE_TERMINAL, *_PASSED_ON)}
+    try:
+        for number in _OF_THE_TERMINAL:
+            # Not SIG_IGN, which the command would inherit.
+            signal.signal(number, _nothing)
+        child = _start(command, environment)
+
+        def pass_on(number: int, _: FrameType | None) -> None:
+            child.send_signal(number)
+
+        for number in _PASSED_ON:
+            signal.signal(number, pass_on)
+        code = _wait(child)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(list(command), env=os.environ | environment)
+    except FileNotFoundError:
+        raise BadRequest(
+            f"there is no command {command[0]!r}", hint="Is it installed, and on PATH?"
+        ) from None
+    except OSError as error:
+        raise BadRequest(f"{command[0]} cannot be run: {error.strerror}") from None
+
+
+def _wait(child: subprocess.Popen[bytes]) -> int:
+    while True:
+        try:
+            return child.wait()
+        except InterruptedError:
+            continue
+
+
+def _nothing(*_: object) -> None:
+    """The terminal's signal is for the command."""
