@@ -99,6 +99,11 @@ class GraphThreads:
             found = engine.find(self._desk, thread, namespace, checkpoint)
             return None if found is None else self._seen(thread, *found)
 
+    def has(self, thread: str, namespace: str, checkpoint: str) -> bool:
+        """Whether a checkpoint is stored."""
+        tip = self._desk.tip(thread, fresh=True)
+        return tip is not None and engine.by_id(self._ctx, tip.info.uid, namespace, checkpoint) is not None
+
     def listed(
         self,
         thread: str | None,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from takeback.engine.context import Tip
     from takeback.engine.steps import Session
     from takeback.handle import Handle
+    from takeback.model.ledger import Effect
     from takeback.model.records import Checkpoint
     from takeback.thread import Thread
 
@@ -59,6 +60,7 @@ class Step(Generic[S]):
         self.made: Checkpoint | None = None
         """The version that the step made, once it has ended; None if nothing changed."""
         self._ended = False
+        self._kin: Callable[[Effect], bool] | None = None
 
     def __enter__(self) -> Self:
         refuse_open(self._thread, "another step")
@@ -160,7 +162,7 @@ class Step(Generic[S]):
 
     def _entered(self, base: Tip) -> Session:
         run = self._thread._run
-        return steps.enter(
+        session = steps.enter(
             self._thread._ctx,
             base,
             self.label,
@@ -169,6 +171,8 @@ class Step(Generic[S]):
             wait=self._wait,
             take_over=self._take_over,
         )
+        session.kin = self._kin
+        return session
 
     def _close(self) -> None:
         if self._session is not None and self._session.replays:

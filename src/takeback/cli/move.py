@@ -36,10 +36,17 @@ def add(to: Commands) -> None:
         import_thread,
         "move",
         "Bring a thread in from a file",
-        more="All of it is verified before any of it is written.",
+        more="All of it is verified before any of it is written. Or all threads of LangGraph's own savers: "
+        "`import langgraph-sqlite FILE`, `import langgraph-postgres DSN`, each compared with what was read; "
+        "what they are brought from is not changed, and run again it goes on where it was broken off.",
         example="takeback import trip.takeback --name travel/42-copy",
     )
-    completes(bring.add_argument("file", metavar="FILE", help="a file that `takeback export` wrote"), "file")
+    completes(
+        bring.add_argument(
+            "file", metavar="FILE", nargs="+", help="a file that `takeback export` wrote, or KIND FILE"
+        ),
+        "file",
+    )
     bring.add_argument("--name", metavar="NAME", help="its name here (default: the one that it had)")
     copy = to.add(
         "copy",
@@ -109,15 +116,48 @@ def import_thread(session: Session) -> int:
     from takeback.cli.words import count
 
     args, out = session.args, session.out
-    if not os.path.isfile(args.file):
-        file_bytes(args.file)  # says why it cannot be read, before a store is made for it
-    thread = session.repo(create=True).import_(args.file, name=args.name)
+    if len(args.file) > 1:
+        return _import_graphs(session)
+    (file,) = args.file
+    if not os.path.isfile(file):
+        file_bytes(file)  # says why it cannot be read, before a store is made for it
+    thread = session.repo(create=True).import_(file, name=args.name)
     if out.json:
         out.document({"thread": thread.info.as_dict()})
     else:
         out.line(
             (thread.name, "bold"), f": {count(thread.info.versions, 'checkpoint')}, verified and brought in"
         )
+    return 0
+
+
+def _import_graphs(session: Session) -> int:
+    from takeback.cli.words import count
+    from takeback.errors import BadRequest
+
+    args, out = session.args, session.out
+    kinds = ("langgraph-sqlite", "langgraph-postgres")
+    if len(args.file) != 2 or args.file[0] not in kinds or args.name:
+        raise BadRequest(
+            "import takes one file, or where LangGraph's savers wrote to",
+            hint=f"takeback import {' FILE, or '.join(kinds)} DSN; without --name",
+        )
+    kind, where = args.file
+    if kind == "langgraph-sqlite" and not os.path.isfile(where):
+        raise BadRequest(f"there is no file {where}")
+    from takeback.adapters.langgraph import TakebackSaver, bring_in
+
+    wanted = [args.thread] if args.thread else None
+    moved = bring_in(TakebackSaver(session.repo(create=True)), kind, where, thread_ids=wanted)
+    if out.json:
+        out.document(moved.as_dict())
+    else:
+        said = (
+            count(moved.threads, "thread"),
+            count(moved.checkpoints, "checkpoint"),
+            count(moved.writes, "write"),
+        )
+        out.line(f"brought in {', '.join(said)}; compared with what was read, and verified")
     return 0
 
 

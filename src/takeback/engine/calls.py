@@ -292,7 +292,8 @@ def _prepared(
         cell = session.still_mine()
         rights = _rights(session)
         standing = [] if rights == "allow" else book.standing(spec.target, session.lineage)
-        standing = [e for e in standing if e.id not in session.claimed]
+        kin = session.kin or (lambda _: False)
+        standing = [e for e in standing if e.id not in session.claimed and not kin(e)]
         if standing and (answer is None or answer.what != "beside"):
             return _reuse(session, spec, standing, cell, answer)
         about = (

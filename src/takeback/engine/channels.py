@@ -16,7 +16,6 @@ import msgspec
 from blake3 import blake3
 from xxhash import xxh3_128_digest
 
-from takeback.errors import Unstorable
 from takeback.model import canonical
 from takeback.model.graphs import BESIDE, VALUES
 from takeback.model.paths import Path
@@ -34,7 +33,9 @@ _INLINE = 512  # bytes of what is kept beside that stand in the record; more of 
 
 
 class Codec(Protocol):
-    """Values of a graph as plain values, and back."""
+    """Values of a graph as plain values, and back. `readable`: whoever reads the store may read them."""
+
+    readable: bool
 
     def tree(self, value: Any) -> tuple[Any, bool]:
         """The value as a plain one, and whether it has to be made back into what it was."""
@@ -90,7 +91,7 @@ def filler(channels: Channels, codec: Codec, prints: Prints) -> Fill:
     def fill(payload: Payload, before: dict[str, Any], at: Path, writer: Writer) -> Filled:
         versions, tagged = before.get("channel_versions", {}), set(before.get(TAGGED, []))
         had = set(read.keys_at(payload, (*at, VALUES), writer))
-        held, values = _held(channels.values)
+        held, values = _held(channels.values, codec)
         for name in had - values.keys():
             payload = edit.remove(payload, (*at, VALUES, name), writer)
         for name, value in values.items():
@@ -107,20 +108,21 @@ def filler(channels: Channels, codec: Codec, prints: Prints) -> Fill:
     return fill
 
 
-def _held(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _held(values: dict[str, Any], codec: Codec) -> tuple[dict[str, Any], dict[str, Any]]:
     """Small values of channels that are the graph's own, and all others."""
     held = {}
     for name, value in values.items():
-        if (name.startswith("__") or ":" in name) and (value is None or _is_small(value)):
+        own = name.startswith("__") or ":" in name
+        if own and (value is None or _is_small(value, codec)):
             held[name] = value
     return held, {name: value for name, value in values.items() if name not in held}
 
 
-def _is_small(value: Any) -> bool:
-    try:
-        return len(canonical.encode(value)) <= _SMALL
-    except Unstorable:
+def _is_small(value: Any, codec: Codec) -> bool:
+    if not codec.readable:
         return False
+    plain, tagged = codec.tree(value)
+    return not tagged and len(canonical.encode(plain)) <= _SMALL
 
 
 def _kept_beside(payload: Payload, beside: dict[str, Any], at: Path, writer: Writer) -> Filled:

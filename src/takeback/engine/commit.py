@@ -23,6 +23,7 @@ from takeback.errors import (
     Unstorable,
 )
 from takeback.model import canonical
+from takeback.model.graphs import MARK
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
 from takeback.model.paths import Path
 from takeback.model.records import OPERATIONS, Checkpoint, FileRoot, Pointer, ThreadInfo, sign
@@ -274,6 +275,9 @@ def _said_to_graph(ctx: Context, head: Checkpoint, draft: Draft) -> Draft:
     if draft.graph is not None or not head.meta:
         return draft
     found = carried(ctx, head, draft.root, draft.objects, draft.origin, draft.kind)
+    if draft.kind == head.kind == "step" and found == {MARK: {}} and head.undo_top is not None:
+        # What a tool did within a graph's run is part of the run, and goes back with it.
+        draft = msgspec.structs.replace(draft, stack=(head.undo_top, None))
     return msgspec.structs.replace(draft, graph=found)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from takeback.engine import bringing, reach, retention, threads
+from takeback.engine import bringing, graph_beside, reach, retention, threads
 from takeback.engine.context import Context
 from takeback.engine.copy_report import CopiedThread, CopyReport
 from takeback.errors import Conflict
@@ -70,6 +70,10 @@ class Beside:
                 yield DropLabel(uid, name)
             else:
                 yield PutLabel(uid, name, mine)
+
+    def graph(self, uid: ThreadUid) -> list[Row]:
+        """What a graph's tasks wrote, and what the graph no longer sees."""
+        return graph_beside.missing(self.source, self.target, uid)
 
     def audit(self, uid: bytes | None) -> Iterator[Row]:
         """Entries that are not there, told by all that they say: each store numbers its own."""

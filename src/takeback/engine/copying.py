@@ -294,6 +294,7 @@ class _Copier:
         info, beside = item.info, self.beside
         last = beside.last(COPIED, info.uid)
         item.said.notes = []
+        rows += beside.graph(info.uid)
         rows += [*beside.labels(item.said, info.uid, labels, last.get("labels", {})), *beside.audit(info.uid)]
         if not rows and last.get("versions") == info.versions:
             return None

@@ -320,7 +320,7 @@ def _draft(
     row = None if base is None else base[0]
     whole = head.whole and row is not None and row.version == head.version
     there = whole and (graphs.is_stable(place.namespace) or tip.head.namespace == place.namespace)
-    payload = _cleared(ctx.get(tip.head.state_root), tip.head, place, writer)
+    payload = _cleared(ctx.get(tip.head.state_root), place, writer)
     payload = payload if there else _planted(payload, row, place, writer)
     before = {} if base is None else beside(payload, base[1], writer)
     payload, kept = fill(payload, before, graphs.inside(place.namespace), writer)
@@ -346,14 +346,15 @@ def _stack(head: Checkpoint, place: Place) -> tuple[int | None, int | None] | No
     return head.undo_top, None
 
 
-def _cleared(payload: Payload, head: Checkpoint, place: Place, writer: Writer) -> Payload:
+def _cleared(payload: Payload, place: Place, writer: Writer) -> Payload:
     """Without what a single invocation of a subgraph held: nobody goes on from it but that invocation."""
-    old = head.namespace
-    if graphs.is_stable(old) or old == place.namespace:
-        return payload
-    others = [name for name in read.keys_at(payload, (SUBGRAPHS,), writer) if name != old]
-    path = (SUBGRAPHS, old) if others else (SUBGRAPHS,)
-    return edit.remove(payload, path, writer) if read.payload_at(payload, path, writer) else payload
+    held = read.keys_at(payload, (SUBGRAPHS,), writer)
+    over = [name for name in held if not graphs.is_stable(name) and name != place.namespace]
+    if over and len(over) == len(held):
+        return edit.remove(payload, (SUBGRAPHS,), writer)
+    for name in over:
+        payload = edit.remove(payload, (SUBGRAPHS, name), writer)
+    return payload
 
 
 def _planted(payload: Payload, base: Checkpoint | None, place: Place, writer: Writer) -> Payload:

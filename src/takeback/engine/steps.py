@@ -42,6 +42,7 @@ class Session:
         self.ctx, self.tip, self.cell = ctx, tip, cell
         self.book: Book = book_of(ctx, tip.info.family)
         self.stored, self.replays = stored, replays
+        self.kin: Callable[[Effect], bool] | None = None  # what the guard passes over: calls of the same work
         self.claimed: dict[bytes, None] = {}
         self.lock = threading.RLock()
 

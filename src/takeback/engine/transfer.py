@@ -15,7 +15,7 @@ import msgspec
 import ormsgpack
 from blake3 import blake3
 
-from takeback.engine import bringing, reach
+from takeback.engine import bringing, graph_beside, reach
 from takeback.engine.context import Context
 from takeback.engine.items import roots
 from takeback.errors import (
@@ -27,6 +27,7 @@ from takeback.errors import (
     ThreadExists,
 )
 from takeback.model import canonical, items
+from takeback.model.graphs import GraphWrite
 from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint, ThreadInfo, read_record, record_digest
 from takeback.model.refs import check_label, check_name
@@ -75,6 +76,21 @@ class _Item(msgspec.Struct, array_like=True, tag="item", forbid_unknown_fields=T
     mac: bytes | None
 
 
+class _Write(msgspec.Struct, array_like=True, tag="write", forbid_unknown_fields=True):
+    key: bytes
+    task: str
+    number: int
+    channel: str
+    path: str
+    data: bytes
+    digest: bytes
+
+
+class _Hidden(msgspec.Struct, array_like=True, tag="hidden", forbid_unknown_fields=True):
+    version: int
+    namespace: str
+
+
 class _Label(msgspec.Struct, array_like=True, tag="label", forbid_unknown_fields=True):
     name: str
     version: int
@@ -84,8 +100,9 @@ class _End(msgspec.Struct, array_like=True, tag="end", forbid_unknown_fields=Tru
     digest: bytes
 
 
-_Frame: TypeAlias = "_Header | _Row | _Object | _Cell | _Item | _Label | _End"
-_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Item | _Label | _End)
+_Inner: TypeAlias = "_Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Label"
+_Frame: TypeAlias = "_Inner | _End"
+_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Label | _End)
 
 
 class _Content(msgspec.Struct):
@@ -96,6 +113,8 @@ class _Content(msgspec.Struct):
     labels: dict[str, int] = {}
     cells: list[_Cell] = []
     items: list[_Item] = []
+    writes: list[GraphWrite] = []
+    hidden: list[tuple[int, str]] = []
     objects: dict[bytes, bytes] = {}
 
 
@@ -153,7 +172,8 @@ def _rows(content: _Content, name: str | None, path: str) -> tuple[ThreadInfo, l
     ledger: list[Row] = [Ledger(new.family, None, cells)] if cells else []
     versions = [_item(item, uid, content.objects, path) for item in content.items]
     memory: list[Row] = [PutItems(versions)] if versions else []
-    return info, [new, History(checkpoints[1:]), *labels, *ledger, *memory]
+    graph = graph_beside.rows_of(uid, content.writes, content.hidden)
+    return info, [new, History(checkpoints[1:]), *labels, *ledger, *memory, *graph]
 
 
 def _taken(ctx: Context, info: ThreadInfo) -> Exception:
@@ -202,6 +222,10 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
             for digest, payload in reach.objects(ctx, bringing.objects_of([item]), seen):
                 emit("object", digest, payload)
             emit("item", item.at_us, item.record, item.digest, item.mac)
+        for write in graph_beside.writes_of(ctx, info.uid):
+            emit("write", *msgspec.structs.astuple(write))
+        for version, namespace in graph_beside.hidden_of(ctx, info.uid):
+            emit("hidden", version, namespace)
         for label, version in ctx.storage.find(ctx.tenant, Labels(info.uid)):
             emit("label", label, version)
         closing = ormsgpack.packb(["end", running.digest()])
@@ -224,13 +248,17 @@ def _read(path: str) -> _Content:
     raise BadExport(f"{path} is cut short", hint="Export it again")
 
 
-def _take(content: _Content, frame: _Header | _Row | _Object | _Cell | _Item | _Label, path: str) -> None:
+def _take(content: _Content, frame: _Inner, path: str) -> None:
     if isinstance(frame, _Row):
         content.rows.append(frame)
     elif isinstance(frame, _Cell):
         content.cells.append(frame)
     elif isinstance(frame, _Item):
         content.items.append(frame)
+    elif isinstance(frame, _Write):
+        content.writes.append(GraphWrite(*msgspec.structs.astuple(frame)))
+    elif isinstance(frame, _Hidden):
+        content.hidden.append((frame.version, frame.namespace))
     elif isinstance(frame, _Label):
         content.labels[frame.name] = frame.version
     elif isinstance(frame, _Object):

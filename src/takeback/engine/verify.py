@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from blake3 import blake3
 
-from takeback.engine import reach, trusting
+from takeback.engine import graph_beside, reach, trusting
 from takeback.engine.book import book_of
 from takeback.engine.context import Context
 from takeback.engine.items import MEMORY
@@ -18,6 +18,7 @@ from takeback.engine.seals import Seal
 from takeback.engine.steps import differences
 from takeback.errors import CorruptObject
 from takeback.model import canonical, items
+from takeback.model.graphs import is_marked
 from takeback.model.ids import shown
 from takeback.model.records import Checkpoint, Pointer, ThreadInfo, sign
 from takeback.storage.items import VersionsBy
@@ -91,6 +92,7 @@ def verify(ctx: Context, info: ThreadInfo, seal: Seal | None = None) -> Report:
     check.end()
     check.ledger()
     check.memory()
+    check.graph()
     if seal is not None and seal.version > info.head:
         what = f"the seal names version {seal.version}; the head is {info.head}: the end was cut off"
         report.problems.append(Problem("truncated", what))
@@ -114,6 +116,7 @@ class _Check:
         self.seen: set[bytes] = set()
         self.began_signed = False
         self.closed: list[tuple[int, bytes]] = []
+        self.placed: list[Checkpoint] = []
         self.pruned = pruned(ctx, info.uid)
         for low, high, _ in self.pruned:
             report.notes.append(f"the files of versions {low} to {high} were given up to save space")
@@ -124,6 +127,8 @@ class _Check:
         self._pointers(c)
         self._signature(c)
         self._objects(c)
+        if is_marked(c):
+            self.placed.append(c)
         if c.uses:
             self.closed.append((c.version, c.uses))
         self.previous, self.next_version = c, c.version + 1
@@ -164,6 +169,14 @@ class _Check:
                 if said[0] == MEMORY and said not in there[at]:
                     name = items.shown(said[1], said[2])
                     self._problem("memory", f"what its step wrote to memory as {name} is not there", at)
+
+    def graph(self) -> None:
+        """What a graph's tasks wrote, and where the graph finds its checkpoints, against the chain."""
+        try:
+            for what, version in graph_beside.problems(self.ctx, self.info.uid, self.placed):
+                self._problem("graph", what, version)
+        except CorruptObject as error:
+            self._problem("graph", error.what)
 
     def _chain(self, c: Checkpoint) -> None:
         if c.version != self.next_version:

@@ -139,6 +139,12 @@ class SqliteFile:
         # Tables and version come together, the mark after them; so the version is looked at after the tables.
         mark = connection.pragma("application_id")
         finished = schema_version(connection) > 0 and mark in (0, APPLICATION_ID)
+        if {"checkpoints", "writes"} <= tables and "threads" not in tables:
+            raise NotAStore(
+                f"{self.path} is the database of LangGraph's SqliteSaver, and is left as it is",
+                hint="Choose another file for takeback, and bring the threads over: "
+                f"takeback --db NEW.db import langgraph-sqlite {self.path}",
+            )
         if tables and not (finished and {"store", "threads", "checkpoints", "objects"} <= tables):
             raise NotAStore(
                 f"{self.path} is a SQLite database that takeback did not write",

@@ -13,7 +13,9 @@ except ImportError as error:
 else:
     del _installed
 
+from takeback.adapters.langgraph.moving import Moved, bring_in, give_back
 from takeback.adapters.langgraph.saver import TakebackSaver
 from takeback.adapters.langgraph.store import TakebackStore
+from takeback.adapters.langgraph.tools import effectful
 
-__all__ = ["TakebackSaver", "TakebackStore"]
+__all__ = ["Moved", "TakebackSaver", "TakebackStore", "bring_in", "effectful", "give_back"]

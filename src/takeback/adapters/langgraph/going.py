@@ -171,9 +171,6 @@ class Going:
             "standing": receipt.standing,
         }
 
-    def _ledger(self, thread_id: str) -> str:  # noqa: ARG002 (whose effects are seen depends on its tools)
-        return "none"
-
     def _unexpected(self, thread: str, expect: str, parent: str | None) -> Conflict:
         return Conflict(
             f"this goes on from {parent}, and {expect} was expected to be the head",

@@ -71,6 +71,7 @@ class TakebackSaver(Going, BaseCheckpointSaver[Any]):
         )
         self._graphs = GraphThreads(self.repo._ctx)
         self._pool = Pool()
+        self._ledgers: dict[str, str] = {}
         self._expected: dict[tuple[str, str], str] = {}
 
     @classmethod
@@ -132,7 +133,7 @@ class TakebackSaver(Going, BaseCheckpointSaver[Any]):
             _thread(config) if own else None,
             namespace=own.get("checkpoint_ns"),
             checkpoint=own.get("checkpoint_id"),
-            metadata=self._values.tree(dict(filter or {}))[0],
+            metadata=self._metadata(dict(filter or {})),
             before=get_checkpoint_id(before) if before else None,
             limit=limit,
         )
@@ -340,6 +341,16 @@ class TakebackSaver(Going, BaseCheckpointSaver[Any]):
         """Never sealed: it is what a list is filtered by."""
         plain: dict[str, Any] = Values(_PLAIN).tree(metadata)[0]
         return plain
+
+    def _ledger(self, thread: str) -> str:
+        """What a checkpoint says of the effects before it: without effectful tools, that none are seen."""
+        return self._ledgers.get(thread, "none")
+
+    def _saw_effects(self, thread: str) -> None:
+        """One of the graph's tools records what it does; whether all do is not known."""
+        if len(self._ledgers) > 10_000:
+            self._ledgers.clear()
+        self._ledgers[thread] = "partial"
 
     def _alone(
         self,

@@ -176,6 +176,11 @@ def allowing(serde: SerializerProtocol, allow: Iterable[type | tuple[str, str]])
     return serde
 
 
+def raw_value(raw: bytes) -> Any:
+    """What the serialiser's MessagePack says, without making anything of it: `Values.tree` takes it."""
+    return ormsgpack.unpackb(raw, ext_hook=_unpacked, option=_BACK)
+
+
 def _scalar(value: Any) -> Any:
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise _Opaque
@@ -216,8 +221,12 @@ def _back(tree: Any) -> Any:
     if EXT in tree:
         return _packed(tree[EXT], _back(tree["of"]))
     if PAIRS in tree:
-        return {_back(key): _back(item) for key, item in tree[PAIRS]}
+        return {_key(_back(key)): _back(item) for key, item in tree[PAIRS]}
     return {key: _back(item) for key, item in tree.items()}
+
+
+def _key(value: Any) -> Any:
+    return tuple(map(_key, value)) if type(value) is list else value
 
 
 def _packed(code: int, of: Any) -> ormsgpack.Ext:
@@ -234,6 +243,8 @@ def _printed(value: Any) -> Any:
     kind = type(value)
     if kind is tuple:
         return ["tuple", list(value)]
+    if kind is _Ext:
+        return ["ext", value.code, value.of]
     if isinstance(value, BaseModel) and kind.__module__.startswith(_MESSAGES):
         return [kind.__name__, value.__dict__, value.__pydantic_extra__]
     if kind is datetime or kind is UUID:
