@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import chart, disk, machine, million, peers, reads, report, server, startup, writes
+from benchmarks import chart, disk, hooks, machine, million, peers, reads, report, server, startup, writes
 from benchmarks.measure import Measure
 from benchmarks.sizes import DEFAULT, FULL, TINY, Sizes
 from benchmarks.targets import outcomes
@@ -73,6 +73,7 @@ def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)
     yield from startup.run(sizes)
+    yield from hooks.run(folder, sizes)
     yield from million.run(folder, sizes)
 
 

@@ -17,6 +17,8 @@ class Sizes(msgspec.Struct, frozen=True):
     moves: int = 1_000  # rollbacks and forks, to see what one takes on disk
     fresh: int = 11  # processes
     startup: int = 20  # processes
+    hooks: int = 20  # processes of each kind
+    hook_files: int = 20_000
     agents: int = 8
     agent_commits: int = 200
     store_small: int = 1_000  # checkpoints
@@ -30,6 +32,7 @@ DEFAULT = Sizes()
 FULL = Sizes(store_large=1_000_000, peer_turns=1_000)
 TINY = Sizes(
     rounds=2, batch=2, warm=2, sustained=6, items=40, many_items=80, big_rounds=2, turns=20, moves=10,
-    fresh=1, startup=1, agents=2, agent_commits=3, store_small=40, store_large=80, peer_turns=6,
-    peer_reads=1, peers=False,
+    fresh=1, startup=1, hooks=1, hook_files=200, agents=2, agent_commits=3,
+    store_small=40, store_large=80,
+    peer_turns=6, peer_reads=1, peers=False,
 )  # fmt: skip

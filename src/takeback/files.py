@@ -25,6 +25,7 @@ from takeback.attached import (
 from takeback.engine.context import Context, Tip
 from takeback.engine.file_words import FileChange, entry_dict, hunks, line_counts
 from takeback.engine.files import root_named
+from takeback.engine.retention import named
 from takeback.errors import MissingExtra, UnknownFile, WorkspaceMissing, WorkspaceRefused
 from takeback.model import canonical
 from takeback.model.ledger import WorkspaceCell
@@ -168,7 +169,8 @@ class Files:
 
     def __init__(self, ctx: Context, checkpoint: Checkpoint, workspace: str) -> None:
         self._ctx, self.checkpoint, self.workspace = ctx, checkpoint, workspace
-        self._root = read.root_of(_manifest(checkpoint, workspace), ctx)
+        with named(ctx, checkpoint):
+            self._root = read.root_of(_manifest(checkpoint, workspace), ctx)
 
     def __getitem__(self, path: str | bytes) -> Entry:
         found = self.get(path)
@@ -259,7 +261,8 @@ class FilesDiff:
         """Path by path, with lines counted."""
         if self._changes is None:
             one, two = (root_named(each.files, self.workspace) for each in (self.before, self.after))
-            self._changes = file_changes(one, two, Writer(self._ctx))
+            with named(self._ctx, self.before, self.after):
+                self._changes = file_changes(one, two, Writer(self._ctx))
         return self._changes
 
     def text(self, path: str | bytes | None = None, *, context: int = 3) -> str:

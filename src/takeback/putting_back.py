@@ -10,6 +10,7 @@ from takeback.engine import rollback
 from takeback.engine.commit import Draft, Said, publish
 from takeback.engine.file_words import FilesPart
 from takeback.engine.files import Wanted, plan_files
+from takeback.engine.retention import named
 from takeback.errors import PlanStale
 from takeback.model.records import FileRoot
 
@@ -33,9 +34,10 @@ def part_of(thread: GoingBack[Any], move: Move, wanted: Wanted, *, own: bool) ->
             root = present.get(name)
             if root is None:
                 continue
-            found = plan_files(
-                ctx, tip, move.target, name, root.manifest, seen.objects, wanted, dirty_is_own=own
-            )
+            with named(ctx, move.target):
+                found = plan_files(
+                    ctx, tip, move.target, name, root.manifest, seen.objects, wanted, dirty_is_own=own
+                )
             if found is None:
                 notes.append(f"{name!r} was attached later: its files stay")
             else:

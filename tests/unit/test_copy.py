@@ -19,6 +19,7 @@ from takeback.model.records import FileRoot
 from takeback.repo import Repo
 from takeback.storage.base import Batch, Refusal, Storage
 from takeback.storage.wrappers import Wrapper
+from takeback.testing.postgres import fresh_url
 
 
 @takeback.tool(name="copied_booking", undo=lambda receipt: None, describe="book {receipt}")
@@ -38,17 +39,33 @@ def call(fails: bool) -> str:
     return "done"
 
 
-@pytest.fixture(params=[":memory:", "sqlite"])
-def tb(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Repo]:
-    url = ":memory:" if request.param == ":memory:" else tmp_path / "source.db"
-    with takeback.open(url, actor="ada", durability="relaxed", key=b"secret") as repo:
+PAIRS = [("memory", "file"), ("file", "memory"), ("file", "postgres"), ("postgres", "file")]
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Which two kinds of store are copied between: from, to."""
+    found: tuple[str, str] = request.param
+    return found
+
+
+def url(kind: str, path: Path) -> str:
+    return {"memory": lambda: ":memory:", "file": lambda: str(path), "postgres": fresh_url}[kind]()
+
+
+@pytest.fixture
+def tb(pair: tuple[str, str], tmp_path: Path) -> Iterator[Repo]:
+    with takeback.open(
+        url(pair[0], tmp_path / "source.db"), actor="ada", durability="relaxed", key=b"secret"
+    ) as repo:
         yield repo
 
 
-@pytest.fixture(params=[":memory:", "sqlite"])
-def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Repo]:
-    url = ":memory:" if request.param == ":memory:" else tmp_path / "there.db"
-    with takeback.open(url, actor="bob", durability="relaxed", key=b"secret") as repo:
+@pytest.fixture
+def there(pair: tuple[str, str], tmp_path: Path) -> Iterator[Repo]:
+    with takeback.open(
+        url(pair[1], tmp_path / "there.db"), actor="bob", durability="relaxed", key=b"secret"
+    ) as repo:
         yield repo
 
 

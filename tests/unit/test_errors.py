@@ -97,6 +97,21 @@ def bad_settings(w):
     settings.with_hooks(b"{,", AGENTS["codex"], "takeback-hook codex", "/p/.codex/hooks.json")
 
 
+@case(errors.FilesPruned, "given up to save space", "state", thread="t", checkpoint=2)
+def files_pruned(w):
+    folder = w.path + "-files"
+    os.mkdir(folder)
+    thread = w.trip
+    thread.workspace(folder, watch=False)
+    for text in "ab":
+        with open(folder + "/a.txt", "w") as file:
+            file.write(text)
+        thread.capture(step=text)
+    thread.prune(0, keep=1)
+    w.tb.gc(grace=0)
+    thread.rollback(2)
+
+
 @case(errors.GitRefused, "git rev-parse refused")
 def git_refused(w):
     from takeback.workspace import git_program
@@ -408,9 +423,8 @@ def test_kinds_are_unique_and_stable():
         "bad_state",
         "bad_tool", "budget_exceeded", "conflict", "corrupt_object", "effect_stands", "effect_timeout",
         "effect_undone", "effect_unknown", "effect_unreadable", "effects_denied", "error",
-        "forked_process",
-        "git_refused", "handler_missing", "integrity", "memory_conflict", "merge_conflict",
-        "missing_extra", "moved",
+        "files_pruned", "forked_process", "git_refused", "handler_missing", "integrity",
+        "memory_conflict", "merge_conflict", "missing_extra", "moved",
         "network_filesystem", "newer_store", "no_step", "not_a_store", "not_copied", "not_done",
         "not_for_agents",
         "not_found", "nothing_to_redo", "nothing_to_undo", "paused", "plan_paused", "plan_required",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
@@ -9,8 +10,8 @@ import msgspec
 
 from takeback.engine import items, reach, trusting
 from takeback.engine.context import Context, Tip
-from takeback.errors import BadRequest, CorruptObject, ThreadDeleted
-from takeback.model.records import Checkpoint, ThreadInfo
+from takeback.errors import BadRequest, CorruptObject, FilesPruned, ThreadDeleted
+from takeback.model.records import Checkpoint, ThreadInfo, instant
 from takeback.storage.base import (
     Batch,
     Epochs,
@@ -171,6 +172,24 @@ def pruned_at(ctx: Context, checkpoint: Checkpoint) -> int | None:
         if low <= checkpoint.version <= high:
             return time_us
     return None
+
+
+@contextlib.contextmanager
+def named(ctx: Context, *checkpoints: Checkpoint) -> Iterator[None]:
+    """Files that are missing inside because they were given up are said to be that, and not damage."""
+    try:
+        yield
+    except CorruptObject:
+        for checkpoint in checkpoints:
+            when = pruned_at(ctx, checkpoint)
+            if when is not None:
+                raise FilesPruned(
+                    f"its files were given up to save space, on {instant(when):%Y-%m-%d}",
+                    thread=checkpoint.thread,
+                    checkpoint=checkpoint.version,
+                    hint="Its state can still be restored: scope='state', or --scope state",
+                ) from None
+        raise
 
 
 # --- marking

@@ -188,6 +188,12 @@ class Removed(NotFound):
     kind = "removed"
 
 
+class FilesPruned(Removed):
+    """The files of a version that were given up to save space; the version itself is there."""
+
+    kind = "files_pruned"
+
+
 class ThreadDeleted(Removed):
     """The thread was deleted; a late writer cannot bring it back."""
 
