@@ -58,10 +58,11 @@ class Approval:
     def wait(self, timeout: float | None = None) -> str:
         """Wait until somebody decides, or for so many seconds; the state then. Call the tool again after."""
         until = None if timeout is None else time.monotonic() + timeout
+        told = self._ctx.waiter(_POLL)
         while self.refresh().state == "requested":
             if until is not None and time.monotonic() >= until:
                 break
-            time.sleep(_POLL)
+            told.wait(until=until)
         return self.state
 
     def grant(self, *, actor: str | None = None, private_key: bytes | None = None) -> Approval:

@@ -73,10 +73,10 @@ def work(
     told: Callable[[str], None] | None = None,
 ) -> int:
     """Rounds of work until it is told to stop, which it does after the line that it is at."""
-    done = 0
+    done, waiter = 0, ctx.waiter(poll)
     while not stop.is_set():
         done += round_of_work(ctx, stop=stop, told=told)
-        stop.wait(poll)
+        waiter.wait(stop=stop)
     return done
 
 

@@ -166,7 +166,10 @@ def _sizes(details: dict[str, Any]) -> str | None:
 def _durability(found: dict[str, Any]) -> str:
     details = found["details"]
     modes = [f"{name.replace('_', ' ')} {details[name]}" for name in _MODES if name in details]
-    return f"{found['durability']} ({', '.join(modes)})" if modes else str(found["durability"])
+    said = f"{found['durability']} ({', '.join(modes)})" if modes else str(found["durability"])
+    if details.get("fsync") == "off":
+        said += ": the server does not wait for its disk, and a power cut may lose commits or the store"
+    return said
 
 
 def _on_disk(store: dict[str, Any]) -> str | None:

@@ -80,10 +80,11 @@ def run(
     except PlanStale:
         _looked_again(job)  # where another plan holds the thread, that is what to say
         raise
+    told = ctx.waiter(_POLL)
     plan = carry_on(ctx, book, begun, hands)
     until = time.monotonic() + (wait or 0)
     while plan.state == "applying" and time.monotonic() < until:
-        time.sleep(_POLL)
+        told.wait(until=until)
         book.refresh()
         plan = carry_on(ctx, book, book.plans[plan.id], hands)
     if plan.state != "applied":

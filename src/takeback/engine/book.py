@@ -95,7 +95,7 @@ class Book:
     """The ledger of one family. Whoever reads and then writes holds `lock`."""
 
     def __init__(self, ctx: Context, family: ThreadUid) -> None:
-        self._ctx, self.family, self.clock = ctx, family, ctx.clock
+        self._ctx, self.family, self.clock = ctx, family, ctx.shared_clock
         self.lock = threading.RLock()
         self.seq = 0
         self.steps: dict[bytes, StepCell] = {}
@@ -218,9 +218,12 @@ class Book:
                 self.refresh()
 
     def row(self, entries: Iterable[Entry]) -> Ledger:
-        """Entries as a row, for a batch of somebody else's; `took` them when it was written."""
+        """Entries as a row, for a batch of somebody else's; `took` them when it was written. Workers wait for
+        plans, and agents for approvals."""
+        entries = list(entries)
         cells = [Cell(KIND_OF[type(e)], e.id, e.thread, records.encode(e), e.live) for e in entries]
-        return Ledger(self.family, self.seq, cells)
+        wakes = any(isinstance(e, (PlanCell, ApprovalCell)) for e in entries)
+        return Ledger(self.family, self.seq, cells, wakes)
 
     def took(self, entries: Iterable[Entry]) -> None:
         """The entries are written, under the next number."""

@@ -11,6 +11,7 @@ import msgspec
 
 from takeback._version import __version__
 from takeback.engine import owners
+from takeback.engine.waiting import SharedClock, Waiter
 from takeback.errors import CorruptObject, ThreadDeleted, UnknownThread
 from takeback.model.ids import shown
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo
@@ -51,6 +52,7 @@ class Context:
     ) -> None:
         self.storage, self.tenant, self.actor, self.key = storage, tenant, actor, key
         self.clock = clock or _now
+        self.shared_clock = clock or SharedClock(storage, tenant)
         self.approvers = approvers or []  # public keys; with one, a grant counts that it has signed
         self.cache = ObjectCache(cache_bytes)
         self.lease_us, self.approval_us = owners.LEASE_US, APPROVAL_US
@@ -106,6 +108,10 @@ class Context:
         return CorruptObject(
             error.what, thread=checkpoint.thread, checkpoint=checkpoint.version, hint="Run `takeback verify`"
         )
+
+    def waiter(self, poll: float) -> Waiter:
+        """For what others write; made before the first look at it."""
+        return Waiter(self.storage, self.tenant, poll)
 
     def tip(self, name: str) -> Tip | None:
         found = self.storage.thread(self.tenant, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,10 @@ from takeback.errors import (
     ApprovalRequired,
     BadSeal,
     BudgetExceeded,
+    Conflict,
     NotDone,
     PlanStale,
+    RollbackInProgress,
     Undecided,
     WorkspaceFailed,
 )
@@ -113,7 +116,8 @@ def abort(ctx: Context, book: Book, plan: PlanCell, said: Said) -> Tip:
 def finish(ctx: Context, book: Book, plan: PlanCell, hands: Hands) -> PlanCell:
     """Files, then one transaction: the checkpoint that opens the line, steps given up, the thread free."""
     if not plan.moves:
-        _end(ctx, book, plan, "applied", lambda _: _ending(plan, plan.files))
+        with contextlib.suppress(PlanStale):  # a worker beside this one was faster: it is ended all the same
+            _end(ctx, book, plan, "applied", lambda _: _ending(plan, plan.files))
         return book.plans[plan.id]
     try:
         with hands.put_back(ctx, plan) as filed:
@@ -304,8 +308,8 @@ def _end(ctx: Context, book: Book, plan: PlanCell, state: str, draft: Callable[[
             ended = _Ended(book, now, state, _memory(ctx, book, tip, now, made))
             try:
                 after = publish(ctx, tip, made, ended.beside, lock=plan.id)
-            except (LedgerStale, ItemStale):
-                continue
+            except (LedgerStale, ItemStale, Conflict, RollbackInProgress):
+                continue  # only another worker of this plan can have moved the head: it is seen what it did
             book.took(ended.entries)
             return after
 

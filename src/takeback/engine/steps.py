@@ -301,7 +301,7 @@ def _new(ctx: Context, tip: Tip, book: Book, label: str, run: str | None) -> Ste
     return StepCell(
         id=os.urandom(12), thread=tip.info.uid, line=tip.head.line, run=run, label=label,
         ord=book.ordinal(run, label, lineage, tip.info.uid, tip.head.line), base=tip.head.version,
-        owner=owners.claim(), lease_us=ctx.clock() + ctx.lease_us,
+        owner=owners.claim(), lease_us=ctx.shared_clock() + ctx.lease_us,
     )  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def _resume(ctx: Context, tip: Tip, book: Book, step: StepCell, *, take_over: bo
 
     def decide() -> Change:
         now = book.steps[step.id]
-        clock = ctx.clock()
+        clock = ctx.shared_clock()
         if now.state != "open":
             raise StepLost(f"the step {now.label!r} was {now.state} meanwhile", thread=tip.info.name)
         if not take_over and owners.holds(now.owner, now.lease_us, clock):

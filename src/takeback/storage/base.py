@@ -117,6 +117,7 @@ class Ledger(msgspec.Struct, frozen=True):
     family: ThreadUid
     seq: int | None
     cells: list[Cell]
+    wakes: bool = False  # others may wait for this: where a store can tell them at once, it does
 
 
 class Within(msgspec.Struct, frozen=True):
@@ -289,6 +290,32 @@ class Writes(msgspec.Struct, Query[GraphWrite], frozen=True):
 
     uid: bytes
     keys: list[bytes] | None = None
+
+
+class Now(msgspec.Struct, Query[int], frozen=True):
+    """The clock of the store, in microseconds since 1970, on which several machines can agree; nothing where
+    it has none but that of the machine."""
+
+
+class Told(msgspec.Struct, Query[tuple[int, bool]], frozen=True):
+    """Waits for so many seconds, or until something was written that `wakes`, by any process of this tenant.
+    A number that is then another than `seen`, and whether the store can tell at all; it may also be another
+    for nothing."""
+
+    seen: int = 0
+    seconds: float = 0.0
+
+
+def no_clock(*_: Any) -> list[int]:
+    """For stores of one machine."""
+    return []
+
+
+def untold(*asked: Any) -> list[tuple[int, bool]]:
+    """For stores that tell nobody: whoever waits looks again. The query is the last that is given."""
+    query: Told = asked[-1]
+    time.sleep(query.seconds)
+    return [(query.seen, False)]
 
 
 class Epochs(msgspec.Struct, Query[int], frozen=True):

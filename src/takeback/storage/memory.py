@@ -31,6 +31,7 @@ from takeback.storage.base import (
     NewCheckpoint,
     NewEpoch,
     NewThread,
+    Now,
     Objects,
     Prune,
     Pruned,
@@ -44,11 +45,14 @@ from takeback.storage.base import (
     ThreadGone,
     ThreadLocked,
     ThreadQuery,
+    Told,
     Tombstone,
     Within,
     epoch_after,
     finder,
     has_meta,
+    no_clock,
+    untold,
 )
 from takeback.storage.memory_graphs import GRAPH_FINDERS, GRAPH_WRITERS, Graphs
 from takeback.storage.memory_items import ITEM_FINDERS, ITEM_WRITERS, Kept
@@ -327,6 +331,10 @@ class MemoryStorage:
             return sorted(cells, key=lambda cell: (cell.seq, cell.key))
 
     def find(self, tenant: str, query: Query[T]) -> list[T]:
+        if isinstance(query, Told):  # without the lock: what is waited for is written meanwhile
+            self._alive()
+            told: list[Any] = untold(query)
+            return told
         with self._lock:
             found: list[T] = finder(_FINDERS, query)(self._of(tenant), query)
             return found
@@ -448,6 +456,7 @@ def _pruned(tenant: _Tenant, query: Pruned) -> list[tuple[int, int, int]]:
 
 _FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {
     Labels: _labels,
+    Now: no_clock,
     **GRAPH_FINDERS,
     Epochs: _epochs,
     Objects: _objects,

@@ -18,10 +18,12 @@ from takeback.storage.base import (
     Batch,
     Cell,
     Labels,
+    Now,
     Query,
     Refusal,
     StoreInfo,
     ThreadQuery,
+    Told,
     finder,
     has_meta,
 )
@@ -30,6 +32,7 @@ from takeback.storage.postgres_connections import Connections
 from takeback.storage.postgres_graphs import GRAPH_FINDERS
 from takeback.storage.postgres_group import Grouped
 from takeback.storage.postgres_items import ITEM_FINDERS
+from takeback.storage.postgres_listen import Listener
 from takeback.storage.postgres_migrate import prepare
 from takeback.storage.postgres_rows import Packed, name_key
 from takeback.storage.postgres_server import refuse_server, server, translated
@@ -51,6 +54,7 @@ class PostgresStorage:
         self._durability = durability
         self.point: Callable[[str], None] | None = None
         self._connections = Connections(self._server, self._sql["session"], relaxed=durability == "relaxed")
+        self._listener = Listener(self._server)
         writer = Writer(self._connections, self._sql, self._at)
         self._writer = Grouped(writer, self._connections, self._sql, self._at)
         try:
@@ -143,6 +147,13 @@ class PostgresStorage:
     def _labels(self, tenant: str, query: Labels) -> list[tuple[str, int]]:
         return [(str(name), int(at)) for name, at in self.ask("labels", tenant, uid=query.uid)]
 
+    def _now(self, tenant: str, _: Now) -> list[int]:
+        return [int(row[0]) for row in self.ask("now", tenant)]
+
+    def _told(self, tenant: str, query: Told) -> list[tuple[int, bool]]:
+        self._connections.alive()
+        return [self._listener.told(tenant, query.seen, query.seconds)]
+
     def audit(
         self, tenant: str, *, uid: bytes | None = None, after: int = 0, limit: int | None = None
     ) -> list[AuditEntry]:
@@ -183,6 +194,8 @@ class PostgresStorage:
         return [str(row[0]) for row in rows]
 
     def close(self) -> None:
+        if self._connections.ours:
+            self._listener.close()
         self._connections.close()
 
     def ask(self, name: str, tenant: str | None = None, **values: Any) -> list[Any]:
@@ -209,6 +222,8 @@ class PostgresStorage:
 
 _FINDERS: dict[type, Callable[[PostgresStorage, str, Any], list[Any]]] = {
     Labels: PostgresStorage._labels,
+    Now: PostgresStorage._now,
+    Told: PostgresStorage._told,
     **SPACE_FINDERS,
     **GRAPH_FINDERS,
     **ITEM_FINDERS,

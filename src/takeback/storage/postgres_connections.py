@@ -64,11 +64,16 @@ class Connections:
         """What the pool does with each connection that it makes."""
         wire.prepared().ask(self._session, {"relaxed": self._relaxed})
 
+    @property
+    def ours(self) -> bool:
+        """Whether this process opened it."""
+        return os.getpid() == self._pid
+
     def alive(self) -> None:
         """Refuse what was closed, and what another process opened: its sockets are not ours."""
         if self._closed:
             raise StoreClosed(f"{self.server.location} was closed", hint="Open it again")
-        if os.getpid() != self._pid:
+        if not self.ours:
             raise ForkedProcess(
                 f"{self.server.location} was opened before this process was forked",
                 hint="Open the store again in each process",
@@ -128,7 +133,7 @@ class Connections:
         if self._closed:
             return
         self._closed = True
-        if os.getpid() == self._pid:
+        if self.ours:
             self._pool.close()
 
     def _take(self) -> Wire:

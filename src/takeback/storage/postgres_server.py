@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
+from blake3 import blake3
 
 from takeback.errors import (
     BadRequest,
@@ -84,6 +85,11 @@ class Server(msgspec.Struct, frozen=True):
         """One connection, made now: what is wrong with it is told as it is."""
         with translated(self.location):
             return Wire.connect(**self.conninfo, autocommit=True).prepared()
+
+    @property
+    def channel(self) -> str:
+        """Where those who wait for something in this store are told."""
+        return "takeback_" + blake3(self.schema.encode()).hexdigest(8)
 
     def named(self, sql: dict[str, str]) -> dict[str, str]:
         """Statements that find the store's schema, whatever a connection's search path is."""
@@ -200,7 +206,8 @@ def meaning(error: psycopg.Error, location: str) -> TakebackError:
 def _said(error: psycopg.Error) -> str:
     """The first line of what the server or the driver says, without its own prefix."""
     text = error.diag.message_primary or str(error).strip() or type(error).__name__
-    return text.splitlines()[-1 if "FATAL:" in text else 0].rpartition("FATAL:")[2].strip()
+    line = text.splitlines()[-1 if "FATAL:" in text else 0].rpartition("FATAL:")[2].strip()
+    return line.removeprefix("connection failed: ").removeprefix("connection is bad: ")
 
 
 def _unreachable(at: str, said: str) -> StoreUnavailable:

@@ -135,7 +135,7 @@ class Writer:
     def _transaction(self, attempt: Attempt, wire: Wire) -> Refusal | None:
         """Row by row: for what has no statement of its own, and for why that one refused."""
         tenant = attempt.batch.tenant
-        transaction = Transaction(wire, self._sql, tenant)
+        transaction = Transaction(wire, self._sql, tenant, self._connections.server.channel)
         refusal: Refusal | None = None
         self._at("begin")
         try:

@@ -42,6 +42,7 @@ from takeback.storage.base import (
 )
 from takeback.storage.postgres_graphs import GRAPH_WRITERS, write_places
 from takeback.storage.postgres_items import ITEM_WRITERS
+from takeback.storage.postgres_listen import address
 from takeback.storage.postgres_rows import (
     Packed,
     cell_values,
@@ -95,7 +96,7 @@ def _commit(tenant: str, row: NewCheckpoint) -> _Single:
 
 
 def _commit_with_ledger(tenant: str, row: NewCheckpoint, ledger: Ledger) -> _Single:
-    if ledger.seq is None or not ledger.cells or is_marked(row.checkpoint):
+    if ledger.seq is None or not ledger.cells or ledger.wakes or is_marked(row.checkpoint):
         return None
     values = checkpoint_values(tenant, row.checkpoint) | cell_values(ledger.cells)
     values |= {"lock": row.lock, "family": ledger.family, "seq": ledger.seq}
@@ -107,7 +108,7 @@ def _ledger(tenant: str, ledger: Ledger) -> _Single:
 
 
 def _ledger_still(tenant: str, row: Still | None, ledger: Ledger) -> _Single:
-    if ledger.seq is None or not ledger.cells:
+    if ledger.seq is None or not ledger.cells or ledger.wakes:
         return None
     values = {"tenant": tenant, "family": ledger.family, "seq": ledger.seq} | cell_values(ledger.cells)
     values |= {"uid": None, "line": None, "digest": None}
@@ -151,8 +152,8 @@ def moved(wire: Wire, sql: dict[str, str], batch: Batch) -> HeadMoved | None:
 class Transaction:
     """A batch in a transaction that has begun: guards are looked at in rows that are locked."""
 
-    def __init__(self, wire: Wire, sql: dict[str, str], tenant: str) -> None:
-        self._wire, self._sql, self._tenant = wire, sql, tenant
+    def __init__(self, wire: Wire, sql: dict[str, str], tenant: str, channel: str) -> None:
+        self._wire, self._sql, self._tenant, self._channel = wire, sql, tenant, channel
         self._threads: dict[bytes, Held | None] = {}
         self._ledgers: dict[bytes, int] = {}
         self.worked = False  # work of the caller's has begun: it cannot be done again unasked
@@ -314,6 +315,8 @@ class Transaction:
             del self._ledgers[row.family]
             return self._ledger(row)
         self.ask("put_cells", values | cell_values(row.cells))
+        if row.wakes:
+            self.ask("tell", {"channel": self._channel, "address": address(self._tenant)})
         self._ledgers[row.family] = seq + 1
         return None
 

@@ -31,6 +31,7 @@ from takeback.storage.base import (
     NameTaken,
     NewCheckpoint,
     NewThread,
+    Now,
     PutLabel,
     Query,
     Refusal,
@@ -39,10 +40,13 @@ from takeback.storage.base import (
     ThreadGone,
     ThreadLocked,
     ThreadQuery,
+    Told,
     Tombstone,
     Within,
     finder,
     has_meta,
+    no_clock,
+    untold,
 )
 from takeback.storage.group import Group, Member
 from takeback.storage.migrate import queries, schema_version
@@ -476,6 +480,8 @@ _WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusa
 }
 _FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Labels: SqliteStorage._labels,
+    Now: no_clock,
+    Told: untold,
     **SPACE_FINDERS,
     **GRAPH_FINDERS,
     **ITEM_FINDERS,

@@ -216,7 +216,9 @@ def _back(tree: Any) -> Any:
         return _dated(tree) if isinstance(tree, date) else tree
     if TYPE in tree:
         module, _, name = tree[TYPE].partition(":")
-        fields = {key: _back(item) for key, item in tree.items() if key != TYPE}
+        fields = {
+            key: item if type(item) in _SCALARS else _back(item) for key, item in tree.items() if key != TYPE
+        }
         return _packed(_PYDANTIC, (module, name, fields, _VALIDATE))
     if EXT in tree:
         return _packed(tree[EXT], _back(tree["of"]))

@@ -220,6 +220,14 @@ ORDER BY o.key, o.kind
 ON CONFLICT (tenant, family, key, kind) DO UPDATE
 SET thread = excluded.thread, seq = excluded.seq, live = excluded.live, body = excluded.body;
 
+-- name: tell
+-- Others may wait for what this transaction writes; they are told when it is committed.
+SELECT pg_notify(%(channel)s, %(address)s);
+
+-- name: now
+-- The server's clock.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+
 -- name: cells
 -- What was written to a family's ledger after a number.
 SELECT kind, key, thread, body, live, seq, family FROM takeback.cells
