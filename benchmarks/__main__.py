@@ -13,7 +13,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import chart, disk, hooks, machine, million, peers, reads, report, server, startup, writes
+from benchmarks import (
+    chart,
+    disk,
+    effects,
+    hooks,
+    machine,
+    million,
+    peers,
+    reads,
+    report,
+    server,
+    startup,
+    writes,
+)
 from benchmarks.measure import Measure
 from benchmarks.sizes import DEFAULT, FULL, TINY, Sizes
 from benchmarks.targets import outcomes
@@ -69,6 +82,7 @@ def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
 
 def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from writes.run(folder, sizes)
+    yield from effects.run(folder, sizes)
     yield from server.run(postgres, sizes)
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)

@@ -185,7 +185,7 @@ def charging(provider: Provider) -> Tool[..., Any]:
     return charge if honours(provider) else charge_once
 
 
-def five_charges(provider: Provider, count: int = 5, fails: bool = True) -> Act:
+def five_charges(provider: Provider, count: int = 5) -> Act:
     tool = charging(provider)
 
     def setup(thread: Thread[Any], child: Child) -> None:
@@ -339,6 +339,13 @@ def test_killed_in_an_undo_of_a_step(provider: Provider, tmp_path: Path) -> None
     setup = five_charges(provider, 1)
     sweep = Sweep(tmp_path, provider, setup=setup, act=goes_back_one, again=goes_back_one_again)
     assert sweep_rollback(sweep, 1, 6, (False,), 2 + honours(provider)) >= 3
+
+
+@pytest.mark.soak
+def test_killed_at_every_point_of_an_undo_of_a_step(provider: Provider, tmp_path: Path) -> None:
+    setup = five_charges(provider, 1)
+    sweep = Sweep(tmp_path, provider, setup=setup, act=goes_back_one, again=goes_back_one_again)
+    sweep_rollback(sweep, 1, 1, (False, True))
 
 
 # --- a worker

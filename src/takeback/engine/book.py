@@ -110,6 +110,7 @@ class Book:
         self.spent: dict[str, int] = defaultdict(int)
         self.tried = 0
         self.order = 0
+        self._live_plans: set[bytes] = set()
         self._of_step: dict[bytes, dict[bytes, None]] = defaultdict(dict)
         self._places: dict[str, Place] = defaultdict(Place)
         self._open: dict[tuple[bytes, int, str | None, str], bytes] = {}
@@ -134,6 +135,10 @@ class Book:
         found = [self.effects[each] for each in self._of_step.get(step, ())]
         return sorted(found, key=lambda effect: effect.number)
 
+    def held(self, thread: bytes) -> bool:
+        """Whether a plan is being applied to the thread, as far as is known here."""
+        return any(self.plans[plan].thread == thread for plan in self._live_plans)
+
     def in_flight(self, step: StepCell) -> list[Entry]:
         """What the owner of a step was in the middle of calling, as it is when that owner is gone."""
         found: list[Entry] = [lost(e) for e in self.of_step(step.id) if e.state == "begun"]
@@ -144,7 +149,7 @@ class Book:
 
     def alone(self) -> list[Effect]:
         """Effects in flight that no plan under way is calling for."""
-        planned = {line.effect for plan in self.plans.values() if plan.live for line in plan.lines}
+        planned = {line.effect for plan in self._live_plans for line in self.plans[plan].lines}
         return [e for e in self.effects.values() if e.state in IN_FLIGHT and e.id not in planned]
 
     def open_step(self, thread: bytes, line: int, run: str | None, label: str) -> StepCell | None:
@@ -187,12 +192,25 @@ class Book:
     def lineage(self, start: Pointer) -> Lineage:
         """L(start); a checkpoint's never changes."""
         found = self._lineages.get((start.uid, start.version))
+        if found is not None:
+            return found
+        found = self._lengthened(start)
         if found is None:
             found = {(uid, line): up_to for uid, line, up_to in history.lineage(self._ctx, start)}
-            if len(self._lineages) >= _LINEAGES:
-                self._lineages.clear()
-            self._lineages[start.uid, start.version] = found
+        if len(self._lineages) >= _LINEAGES:
+            self._lineages.clear()
+        self._lineages[start.uid, start.version] = found
         return found
+
+    def _lengthened(self, start: Pointer) -> Lineage | None:
+        """That of the checkpoint before it and this one, where it is known that nothing else came in."""
+        known = self._ctx.remembered(start.uid, start.version)
+        if known is None or known.before is None or known.origin is not None or known.merged is not None:
+            return None
+        prior = self._lineages.get((start.uid, known.before))
+        if prior is None:
+            return None
+        return prior | {(start.uid, known.line): start.version}
 
     def load(self, blob: Blob) -> Any:
         """The value that was kept in the ledger or beside it."""
@@ -271,6 +289,7 @@ class Book:
             self._take_step(entry)
         elif isinstance(entry, PlanCell):
             self.plans[entry.id] = entry
+            (self._live_plans.add if entry.live else self._live_plans.discard)(entry.id)
         elif isinstance(entry, ApprovalCell):
             self.approvals[entry.id] = entry
             self.asked = max(self.asked, entry.number)

@@ -310,11 +310,20 @@ class _Copier:
         found = verify(self.target, now)
         if not found.ok:
             raise CorruptObject(f"the copy does not verify: {found.problems[0]}")
-        item.said.notes += found.notes
         both = zip(reach.rows(self.source, info), reach.rows(self.target, info), strict=True)
         for row, copied in both:
             if (copied.record, copied.digest, copied.mac) != (row.record, row.digest, row.mac):
                 raise CorruptObject("the copy differs", checkpoint=row.version)
+            for pointer in filter(None, (row.origin, row.merged)):
+                if pointer.uid != info.uid and not self._comes(pointer.uid):
+                    item.said.notes.append(
+                        f"version {row.version} points to a thread that is not in this store"
+                    )
+
+    def _comes(self, uid: bytes) -> bool:
+        """Whether a thread is there, or is copied in this run."""
+        there = self.target.storage.thread_by_uid(self.target.tenant, uid)
+        return there is not None or any(each.uid == uid for each in self.beside.report.threads)
 
     # --- what belongs to no living thread
 

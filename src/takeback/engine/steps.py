@@ -68,7 +68,7 @@ class Session:
 
     def still_mine(self) -> StepCell:
         """The step's cell, if this attempt still holds it, as far as is known here."""
-        if any(plan.live and plan.thread == self.cell.thread for plan in self.book.plans.values()):
+        if self.book.held(self.cell.thread):
             raise in_progress(self.tip.info.name)
         if not self.stored:
             return self._still_new()
@@ -97,7 +97,11 @@ class Session:
 
     def still_here(self) -> None:
         """Refuse where the line of the step is over: before something else is said of a call in it."""
-        now = self.ctx.tip(self.tip.info.name)
+        info = self.tip.info
+        at = self.ctx.storage.thread_by_uid(self.ctx.tenant, info.uid)
+        if at is not None and (at.head_digest, at.lock, at.deleted_us) == (info.head_digest, None, None):
+            return  # nothing at all has happened, which costs less to see
+        now = self.ctx.tip(info.name)
         if now is None or now.info.uid != self.tip.info.uid or now.head.line != self.tip.head.line:
             raise self.lost(f"the thread went back while the step {self.cell.label!r} was open")
         if now.info.lock is not None and not self.replays:  # looking back is possible throughout
