@@ -25,6 +25,7 @@ from benchmarks import (
     report,
     server,
     startup,
+    workspaces,
     writes,
 )
 from benchmarks.measure import Measure
@@ -87,6 +88,7 @@ def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)
     yield from startup.run(sizes)
+    yield from workspaces.run(folder, sizes)
     yield from hooks.run(folder, sizes)
     yield from million.run(folder, sizes)
 

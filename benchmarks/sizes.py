@@ -26,6 +26,8 @@ class Sizes(msgspec.Struct, frozen=True):
     peer_turns: int = 250
     peer_reads: int = 30
     peers: bool = True
+    files: int = 20_000
+    file_rounds: int = 15
     effects: int = 1_000
 
 
@@ -35,5 +37,5 @@ TINY = Sizes(
     rounds=2, batch=2, warm=2, sustained=6, items=40, many_items=80, big_rounds=2, turns=20, moves=10,
     fresh=1, startup=1, hooks=1, hook_files=200, agents=2, agent_commits=3,
     store_small=40, store_large=80,
-    peer_turns=6, peer_reads=1, peers=False, effects=100,
+    peer_turns=6, peer_reads=1, peers=False, effects=100, files=60, file_rounds=1,
 )  # fmt: skip

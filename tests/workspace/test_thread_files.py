@@ -225,6 +225,32 @@ def test_two_threads_share_a_directory_only_where_both_say_so(tb, trip, project,
     assert other.workspace(project.path, shared=True).shared
 
 
+def test_two_stores_that_share_a_directory_each_hold_all_of_it(tb, trip, project, tmp_path) -> None:
+    """What one store knows of a directory is not taken for what another holds."""
+    trip.workspace(project.path, shared=True)
+    with takeback.open(tmp_path / "other.db") as other:
+        thread = other.thread("code", initial={})
+        thread.workspace(project.path, shared=True)
+        assert thread.verify().ok
+        assert thread.read_file("head", "README.md") == b"# Project\n"
+
+
+def test_what_could_not_be_read_is_written_when_it_is_made_again() -> None:
+    """A writer that met a missing object must not take it for one that is there."""
+    from takeback.model.tree.nodes import Writer
+
+    class Empty:
+        def get(self, digest: bytes) -> bytes:
+            raise takeback.errors.CorruptObject("missing")
+
+    writer = Writer(Empty())  # type: ignore[arg-type]  # only get is asked for
+    digest = Writer(Empty()).put(b"payload")  # type: ignore[arg-type]  # only put is asked for
+    with pytest.raises(takeback.errors.CorruptObject):
+        writer.get(digest)
+    writer.put(b"payload")
+    assert writer.new == {digest: b"payload"}
+
+
 def test_a_directory_in_the_place_of_the_attached_one_is_not_captured(trip, project, tmp_path) -> None:
     """A workspace that was moved away is missed, not taken for emptied."""
     project.path.rename(tmp_path / "elsewhere")

@@ -25,6 +25,7 @@ from takeback.errors import (
 from takeback.model import canonical
 from takeback.model.graphs import MARK
 from takeback.model.ids import ThreadUid, checkpoint_id, thread_uid
+from takeback.model.manifest.nodes import BLOB_HEAD
 from takeback.model.paths import Path
 from takeback.model.records import OPERATIONS, Checkpoint, FileRoot, Pointer, ThreadInfo, sign
 from takeback.model.records import make as make_checkpoint
@@ -89,7 +90,7 @@ class Draft(msgspec.Struct, frozen=True):
     files: list[FileRoot] | None = None  # None: those of the head
     namespace: str = ""
     graph: dict[str, Any] | None = None  # what it says to a graph; None: what the head's thread makes of it
-    contents: dict[bytes, bytes] = {}  # objects of its files: written with it, and not kept at hand
+    contents: dict[bytes, bytes] = {}  # objects of its files: contents are not kept at hand
     stack: tuple[int | None, int | None] | None = None  # undo and redo tops; None: a new operation
 
 
@@ -117,6 +118,7 @@ def publish(
     if refusal is not None:
         raise _moved(ctx, tip, refusal)
     ctx.cache.put(draft.objects.items())
+    ctx.cache.put(pair for pair in draft.contents.items() if pair[1][:2] != BLOB_HEAD)
     ctx.remember(checkpoint)
     return Tip(_advanced(tip.info, checkpoint), checkpoint)
 

@@ -122,7 +122,7 @@ class EffectsPart:
             said.append(f"{calls} unknown, decide first: " + ", ".join(map(_named, unknown[:3])))
         local = self.groups.get("local", [])
         if local:
-            calls = "1 command that ran here" if len(local) == 1 else f"{len(local)} commands that ran here"
+            calls = "1 shell command" if len(local) == 1 else f"{len(local)} shell commands"
             said.append(f"{calls} may have reached the network")
         said += [f"{_named(e)} is in flight: wait" for e in self.groups.get("blocked", [])]
         said += [f"{_named(e)} stands, and no step claimed it" for e in self.groups.get("orphan", [])]

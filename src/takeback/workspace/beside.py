@@ -24,7 +24,7 @@ from takeback.workspace.tree import GONE, Tree
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READY = b"ready"
 _HELD = 128  # files that wait to be synced
-_EACH = 4  # from more files on, the file system is synced once
+_EACH = 16  # from more files on, the file system is synced once
 
 
 class Beside:

@@ -103,8 +103,9 @@ class Capture:
     def _against(self, index: Index) -> None:
         """The index is of another manifest than the one that is gone on from: what differs is looked at."""
         try:
-            other = read.root_of(index.root, self.store)
-            for each in read.differing(other.tree, self.base.tree, self.store):
+            # Not through the store: what only the index rests on may go, and is not to be relied on.
+            other = read.root_of(index.root, self.store.source)
+            for each in read.differing(other.tree, self.base.tree, self.store.source):
                 index.put(each.path, UNKNOWN)
         except CorruptObject:  # it was never committed, or is gone: then nothing is known
             index.dirs.clear()

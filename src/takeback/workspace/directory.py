@@ -44,9 +44,10 @@ class Directory:
         *,
         identity: tuple[int, int] | None = None,
         own: Collection[str] = (),
+        scope: str = "",
     ) -> None:
         self.path, self.rules, self.identity = path, rules or Rules(), identity
-        self.home = Home(path)
+        self.home = Home(path, scope)
         self.watcher: Watcher | None = None
         self.in_place = True
         self.missed = 0
@@ -199,7 +200,7 @@ class Directory:
         if self._settled is None:
             return None
         try:
-            return frozenset(each.path for each in self.diff(self._settled, base, store))
+            return frozenset(each.path for each in self.diff(self._settled, base, store.source))
         except CorruptObject:
             return None
 

@@ -59,10 +59,11 @@ def state_directory() -> str:
 
 
 class Home:
-    """The place of one workspace's things."""
+    """The place of one workspace's things. Each `scope`, a store, has an index of its own."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, scope: str = "") -> None:
         self.root = root
+        self._index = "index" + ("-" + blake3(scope.encode()).hexdigest()[:8] if scope else "")
         key = blake3(os.fsencode(root)).hexdigest()[:24]
         self.path = os.path.join(state_directory(), "workspaces", key)
 
@@ -93,7 +94,7 @@ class Home:
     def index(self) -> Index:
         """The index as it was last kept; an empty one where it is lost or damaged, which is always safe."""
         try:
-            with open(self._file("index"), "rb") as file:
+            with open(self._file(self._index), "rb") as file:
                 data = file.read()
             if data.startswith(_FORMAT):
                 return _DECODER.decode(memoryview(data)[len(_FORMAT) :])
@@ -109,7 +110,7 @@ class Home:
             data = _FORMAT + msgspec.msgpack.encode(index)
         except UnicodeEncodeError:  # a name that is no text
             data = _BYTES + msgspec.msgpack.encode(_renamed(index, _without_surrogates))
-        self._write("index", data)
+        self._write(self._index, data)
 
     # --- who uses it
 

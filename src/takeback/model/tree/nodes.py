@@ -139,8 +139,9 @@ class Writer:
         fresh = self.new.get(digest)
         if fresh is not None:
             return fresh
-        self.known.add(digest)
-        return self.source.get(digest)
+        payload = self.source.get(digest)
+        self.known.add(digest)  # only now: what is missing must be written when it is made again
+        return payload
 
     def get_many(self, digests: list[Digest]) -> list[Payload]:
         return [self.get(digest) for digest in digests]
