@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Conflict,
         EffectStands,
         EffectUnknown,
+        MemoryConflict,
         MergeConflict,
         NotDone,
         NothingToRedo,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from takeback.repo import Repo, open
     from takeback.step import Run, Step
     from takeback.storage.base import StoreInfo
+    from takeback.store import Item, ItemVersion, Store
     from takeback.thread import Thread
     from takeback.tools import Tool, from_mcp, mcp_options, registry, tool
     from takeback.view import History, View
@@ -78,6 +80,7 @@ _HOMES = {
         "Conflict",
         "EffectStands",
         "EffectUnknown",
+        "MemoryConflict",
         "MergeConflict",
         "NotDone",
         "NothingToRedo",
@@ -95,6 +98,7 @@ _HOMES = {
     "takeback.repo": ("Repo", "open"),
     "takeback.step": ("Run", "Step"),
     "takeback.storage.base": ("StoreInfo",),
+    "takeback.store": ("Item", "ItemVersion", "Store"),
     "takeback.thread": ("Thread",),
     "takeback.tools": ("Tool", "from_mcp", "mcp_options", "registry", "tool"),
     "takeback.view": ("History", "View"),
@@ -136,6 +140,9 @@ __all__ = [
     "EffectStands",
     "EffectUnknown",
     "History",
+    "Item",
+    "ItemVersion",
+    "MemoryConflict",
     "MergeClash",
     "MergeConflict",
     "NotDone",
@@ -154,6 +161,7 @@ __all__ = [
     "Run",
     "Seal",
     "Step",
+    "Store",
     "StoreInfo",
     "TakebackError",
     "TakenBack",

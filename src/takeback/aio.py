@@ -32,6 +32,7 @@ from takeback.pool import Job, Line, Pool, run
 from takeback.recovery import PendingPlan, Recovery
 from takeback.repo import Repo
 from takeback.step import Run, Step, _open
+from takeback.store import Store
 from takeback.thread import Thread
 from takeback.view import History, View
 
@@ -52,6 +53,7 @@ __all__ = [
     "AsyncRepo",
     "AsyncRun",
     "AsyncStep",
+    "AsyncStore",
     "AsyncThread",
     "AsyncView",
     "AsyncWorkspace",
@@ -273,7 +275,7 @@ class AsyncItems(_Face, Generic[T]):
                 yield self._outer(item)
 
 
-class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor")):
+class AsyncRepo(_Face, of=Repo, plain=("tenant", "actor", "store")):
     """One store, as one tenant sees it: `async with await takeback.aopen(…) as tb`, or close it."""
 
     @classmethod
@@ -388,6 +390,7 @@ class AsyncPlan(
         "digest",
         "effects",
         "files",
+        "memory",
         "calm",
         "waits",
         "obstacles",
@@ -395,6 +398,10 @@ class AsyncPlan(
     look=str,
 ):
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
+
+
+class AsyncStore(_Face, of=Store):
+    """`tb.store`, awaited. Inside a step that is open here, what is written is committed with it."""
 
 
 class AsyncReceipt(_Face, of=Receipt):

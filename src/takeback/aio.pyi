@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
@@ -12,15 +12,19 @@ from takeback.engine.changes import Change
 from takeback.engine.copy_report import CopyReport
 from takeback.engine.file_words import FileChange, FilesPart
 from takeback.engine.files import Side
+from takeback.engine.finding import Embed
+from takeback.engine.forgetting import MemoryPart
+from takeback.engine.items import Expected, Write
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
 from takeback.engine.retention import Collected, Pruning, Weight
 from takeback.engine.rollback import Part
 from takeback.engine.seals import Seal
-from takeback.engine.verify import Report
+from takeback.engine.verify import Problem, Report
 from takeback.files import Status
 from takeback.handle import Handle
 from takeback.model.ids import Bookmark
+from takeback.model.items import Namespace, NamespaceLike
 from takeback.model.ledger import ApprovalCell, Effect
 from takeback.model.manifest.nodes import Entry
 from takeback.model.paths import PathLike
@@ -29,6 +33,7 @@ from takeback.plan import Meta
 from takeback.recovery import OpenStep
 from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
+from takeback.store import Item, ItemVersion
 from takeback.thread import OnConflict
 from takeback.workspace.directory import Directory
 from takeback.workspace.watch import Watcher
@@ -47,6 +52,7 @@ __all__ = [
     "AsyncRepo",
     "AsyncRun",
     "AsyncStep",
+    "AsyncStore",
     "AsyncThread",
     "AsyncView",
     "AsyncWorkspace",
@@ -110,6 +116,9 @@ class AsyncRepo:
         autopilot: bool | None = None,
         model: type[M],
     ) -> AsyncThread[M]: ...
+    @property
+    def store(self) -> AsyncStore:
+        """Memory that outlives a thread: items by namespace and key."""
     async def threads(
         self,
         *,
@@ -622,6 +631,9 @@ class AsyncPlan:
     def effects(self) -> EffectsPart:
         """What it does to effects, and what it leaves standing."""
     @property
+    def memory(self) -> MemoryPart:
+        """What it does to memory: which items will show other versions."""
+    @property
     def files(self) -> FilesPart | None:
         """What it does to the files of attached workspaces; None where it does nothing about files."""
     @property
@@ -653,6 +665,93 @@ class AsyncPlan:
         """Why it cannot be applied here as it is, in words: what waits for a worker, and conflicts."""
     async def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
+
+class AsyncStore:
+    """`tb.store`, awaited. Inside a step that is open here, what is written is committed with it."""
+    async def put(
+        self,
+        namespace: NamespaceLike,
+        key: str,
+        value: Any,
+        *,
+        expect: Expected = "any",
+        ttl: float | timedelta | None = None,
+        index: bool | Sequence[str] = True,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Item:
+        """Write an item; what it said before stays in its history.
+
+        `expect` is the number of the version that shows now, or None where nothing may: `MemoryConflict` when
+        it is another. `ttl` is how long it shows, in seconds. With an index, `index` names the fields to find
+        it by, or leaves it out.
+        """
+    async def get(self, namespace: NamespaceLike, key: str, *, refresh: bool = False) -> Item | None:
+        """The item as it shows, None for none; `refresh` lets its time to live begin again."""
+    async def delete(
+        self,
+        namespace: NamespaceLike,
+        key: str,
+        *,
+        expect: Expected = "any",
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> bool:
+        """The item shows no longer; its history stays. Whether there was one."""
+    async def history(self, namespace: NamespaceLike, key: str) -> list[ItemVersion]:
+        """Every version of an item, newest first, also those that were taken back."""
+    async def search(
+        self,
+        prefix: NamespaceLike = (),
+        *,
+        where: Mapping[str, Any] | None = None,
+        query: str | None = None,
+        limit: int | None = 10,
+        offset: int = 0,
+        refresh: bool = False,
+    ) -> list[Item]:
+        """Items in a namespace and all below it, by name; with a `query`, the nearest first, by the index.
+
+        `where` is what their values have: `{"city": "Rome", "age": {"$gte": 18}}`. Operators: $eq, $ne, $gt,
+        $gte, $lt, $lte, $in, $nin, $contains, $exists.
+        """
+    async def namespaces(
+        self,
+        *,
+        prefix: NamespaceLike = (),
+        suffix: NamespaceLike = (),
+        depth: int | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[Namespace]:
+        """The namespaces that hold items, in order. In `prefix` and `suffix`, `*` is any label; `depth` cuts
+        them to so many labels.
+        """
+    async def index(self, embed: Embed, *, fields: Sequence[str] = ("$",)) -> None:
+        """Find items by meaning from now on: `embed` makes vectors of texts, of what is put and asked here.
+
+        `fields` says which texts of a value: `$` all of it, `text`, `notes[*].text`. Vectors are kept with
+        the items, and compared one by one: good for thousands of items in a namespace, not for millions.
+        """
+    async def verify(self) -> list[Problem]:
+        """What does not hold of all versions of all items: recomputed from the stored bytes."""
+    async def draft(
+        self,
+        namespace: NamespaceLike,
+        key: str,
+        value: Any,
+        *,
+        expect: Expected = "any",
+        ttl: float | timedelta | None = None,
+        vectors: Sequence[tuple[str, Sequence[float]]] = (),
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Write:
+        """A write that is not made yet, for `write`; `vectors` by what they were made of."""
+    async def removal(self, namespace: NamespaceLike, key: str) -> Write | None:
+        """A deletion that is not made yet; None where there is nothing to delete."""
+    async def write(self, writes: Sequence[Write]) -> None:
+        """Make several writes together: with the innermost step that is open here, or at once."""
 
 class AsyncReceipt:
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""

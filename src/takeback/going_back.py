@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from takeback.engine import applying, history, plans, rollback, standing, telling
+from takeback.engine import applying, forgetting, history, plans, rollback, standing, telling
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
 from takeback.engine.commit import Said, metadata
+from takeback.engine.context import pointer
 from takeback.engine.files import Side, Wanted, as_paths
 from takeback.engine.plans import Wish
 from takeback.engine.rollback import Move
@@ -53,7 +54,7 @@ class GoingBack(Filing[S]):
         takes what the checkpoint holds, `theirs` what others left, for all paths or for some.
         """
         scope = _scope(scope)
-        wish = Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep])
+        wish = Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep], "memory" in scope)
         return self._plan(self._to(ref, scope), wish=wish, files=_wanted(scope, ours, theirs))
 
     def plan_undo(
@@ -97,7 +98,7 @@ class GoingBack(Filing[S]):
         changed, `PlanRequired` carries the plan.
         """
         scope = _scope(scope)
-        files, wish = _wanted(scope, ours, theirs), Wish("effects" in scope)
+        files, wish = _wanted(scope, ours, theirs), Wish("effects" in scope, memory="memory" in scope)
         return self._at_once(self._to(ref, scope), wish, said(reason, actor, meta), files)
 
     def undo(
@@ -183,7 +184,9 @@ class GoingBack(Filing[S]):
         book = book or self._book()
         self._refuse_unknown(book, [*wish.take_shared, *wish.redo, *wish.keep])
         effects = plans.effects_of(self._ctx, book, self._need(), move, wish)
-        parts: list[rollback.Part] = [rollback.state_part(self._ctx, move), effects]
+        goal = move.target if wish.memory else move.head
+        memory = forgetting.memory_of(self._ctx, book, self._need(), move, pointer(goal))
+        parts: list[rollback.Part] = [rollback.state_part(self._ctx, move), effects, memory]
         if files is not None and move.head.files:
             from takeback import putting_back
 
@@ -209,7 +212,7 @@ class GoingBack(Filing[S]):
             self._refuse_unknown(book, acknowledge)
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
-        job = applying.Job(self._ctx, book, tip, move, plan.effects, said)
+        job = applying.Job(self._ctx, book, tip, move, plan.effects, said, plan.memory)
         hands = Hands()
         if plan.files is not None:
             from takeback import putting_back

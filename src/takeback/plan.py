@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blake3 import blake3
 
+from takeback.engine.forgetting import MemoryPart
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart, waits
 from takeback.model.ids import shown
@@ -60,12 +61,18 @@ class Plan:
     def digest(self) -> str:
         """Of what the plan saw."""
         files = b"" if self.files is None else self.files.digest
-        return shown(blake3(self._move.digest.encode() + self.effects.digest + files).digest())
+        seen = self._move.digest.encode() + self.effects.digest + self.memory.digest + files
+        return shown(blake3(seen).digest())
 
     @property
     def effects(self) -> EffectsPart:
         """What it does to effects, and what it leaves standing."""
         return next(part for part in self.parts if isinstance(part, EffectsPart))
+
+    @property
+    def memory(self) -> MemoryPart:
+        """What it does to memory: which items will show other versions."""
+        return next(part for part in self.parts if isinstance(part, MemoryPart))
 
     @property
     def files(self) -> FilesPart | None:

@@ -21,6 +21,7 @@ from takeback.model.records import AuditEntry, ThreadInfo
 from takeback.plan import Meta
 from takeback.storage import connect
 from takeback.storage.base import StoreInfo, ThreadQuery
+from takeback.store import Store
 from takeback.thread import Thread
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Repo:
     ) -> None:
         refs.check_name(tenant, "tenant")
         self._ctx = Context(storage, tenant=tenant, actor=actor, key=key, clock=clock, approvers=[*approvers])
+        self._store: Store | None = None
 
     @property
     def tenant(self) -> str:
@@ -159,6 +161,13 @@ class Repo:
             return Thread(self._ctx, identity, commits.create(self._ctx, identity, draft), model)
         except ThreadExists:  # somebody was faster: then it is open like any other
             return self._thread(name, agent, user, meta, None, model)
+
+    @property
+    def store(self) -> Store:
+        """Memory that outlives a thread: items by namespace and key."""
+        if self._store is None:
+            self._store = Store(self._ctx)
+        return self._store
 
     def threads(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from takeback.engine import steps
 from takeback.engine.calls import Answer
+from takeback.engine.items import Buffer
 from takeback.errors import BadRequest, StepOpen
 
 if TYPE_CHECKING:
@@ -138,11 +139,19 @@ class Step(Generic[S]):
             self._session = self._entered(self._base)
         return self._session
 
+    def _remembers(self) -> Buffer:
+        """What it has written into memory so far."""
+        if self._memory is None:
+            self._memory = Buffer(self._thread._ctx)
+        return self._memory
+
     # --- inside
 
     _base: Tip | None
+    _memory: Buffer | None = None
 
     def _begin(self) -> None:
+        self._memory = None
         self._base, self.state = self._thread._begin(self.label)
         if self._base is None:
             return
@@ -172,7 +181,8 @@ class Step(Generic[S]):
             assert cell.closed is not None
             self.made = self._thread._recorded_at(cell.thread, cell.closed)
         else:
-            self.made = self._thread._finish(self._base, self.state, self._said, self._session)
+            said, memory = self._said, self._remembers()
+            self.made = self._thread._finish(self._base, self.state, said, self._session, memory)
         if self._session is not None:
             steps.release(self._session)
             self._session = None
@@ -241,6 +251,11 @@ class Run:
 def decided() -> Answer | None:
     """What the caller said to do about what stands at a target."""
     return _answer.get()
+
+
+def open_steps() -> list[Step[Any]]:
+    """The steps that are open here, the innermost last."""
+    return [step for step in _open.get() if not step._ended]
 
 
 def current() -> Step[Any] | None:

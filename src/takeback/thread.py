@@ -10,13 +10,15 @@ from takeback.acting import Acting
 from takeback.engine import commit as commits
 from takeback.engine import fork as forks
 from takeback.engine import history, retention, seals, standing, steps, threads
-from takeback.engine.commit import Draft, Identity, Said, metadata
+from takeback.engine.commit import Draft, Identity, ItemStale, Said, metadata
 from takeback.engine.context import Tip, needed
+from takeback.engine.items import Buffer
 from takeback.engine.patch import edits, json_patch, merge_patch
 from takeback.engine.retention import Pruning
 from takeback.engine.seals import Seal
 from takeback.engine.verify import Report, verify
 from takeback.errors import BadRequest, Conflict, StepLost, ThreadExists, UnknownThread
+from takeback.errors.base import naming
 from takeback.going_back import GoingBack
 from takeback.going_back import said as _said
 from takeback.model import paths
@@ -307,16 +309,26 @@ class Thread(GoingBack[S], Acting[S]):
         tip = self._need()
         return self._book().open_step(tip.info.uid, tip.head.line, None, label) is not None
 
-    def _finish(self, base: Tip | None, state: Any, said: Said, session: Session | None) -> Checkpoint | None:
+    def _finish(
+        self, base: Tip | None, state: Any, said: Said, session: Session | None, memory: Buffer
+    ) -> Checkpoint | None:
         """The end of a step: nothing when nothing changed, else a version, merged with what others did."""
+        if memory and base is None:
+            base = self._born()
         with self._looked() as seen:
-            made = self._finished(base, state, said, session, seen)
+            made = self._finished(base, state, said, session, seen, memory)
             if seen is not None:
                 seen.settle()
             return made
 
     def _finished(
-        self, base: Tip | None, state: Any, said: Said, session: Session | None, seen: Seen | None
+        self,
+        base: Tip | None,
+        state: Any,
+        said: Said,
+        session: Session | None,
+        seen: Seen | None,
+        memory: Buffer,
     ) -> Checkpoint | None:
         def dress(tip: Tip | None, draft: Draft) -> Draft:
             return draft if seen is None else seen.on(tip, draft)
@@ -324,23 +336,24 @@ class Thread(GoingBack[S], Acting[S]):
         if session is not None and session.recorded:
             self._tip = needed(base, self.name)
             try:
-                self._tip = steps.close(session, self._tip, state, said, dress)
+                self._tip = steps.close(session, self._tip, state, said, memory, dress)
             except BadRequest as error:
                 raise error.placed(self.name, self._tip.head.version) from None
             return self._tip.head
 
         def make(tip: Tip | None) -> Draft:
-            return dress(tip, commits.draft_state(self._ctx, tip, state, "step", said))
+            draft = dress(tip, commits.draft_state(self._ctx, tip, state, "step", said))
+            return steps.covering(draft, [], memory)
 
         try:
             same = equal(state, self._fresh()) if base is None else make(base).root == base.head.state_root
         except BadRequest as error:
             raise error.placed(self.name, None if base is None else base.head.version) from None
-        if same and not (seen is not None and seen.changed):
+        if same and not memory and not (seen is not None and seen.changed):
             return None
         self._tip = base
         try:
-            return self._publish(make, "merge", None, state=lambda: state, one_line=base is not None)
+            return self._published(make, "merge", base, lambda: state, memory, one_line=base is not None)
         except StepLost as lost:
             raise lost.placed(self.name) from None
 
@@ -369,8 +382,6 @@ class Thread(GoingBack[S], Acting[S]):
         expect: Any,
         state: Callable[[], Any] | None = None,
         files: bool = False,
-        *,
-        one_line: bool = False,
     ) -> Checkpoint:
         refuse_open(self, "a commit")
         if on_conflict not in ("raise", "merge"):
@@ -378,15 +389,45 @@ class Thread(GoingBack[S], Acting[S]):
         if files:
             return self._published_with_files(make, on_conflict, expect, state)
         tip = self._expected(expect) if expect is not None else self._tip
+        return self._published(make, on_conflict, tip, state)
+
+    def _published(
+        self,
+        make: Callable[[Tip | None], Draft],
+        on_conflict: str,
+        tip: Tip | None,
+        state: Callable[[], Any] | None = None,
+        memory: Buffer | None = None,
+        *,
+        one_line: bool = False,
+    ) -> Checkpoint:
         try:
             if tip is None:
                 self._tip = self._created(make)
             else:
-                publish = commits.publish_or_merge
-                self._tip = publish(self._ctx, tip, make, on_conflict, state, one_line=one_line)
+                self._tip = self._joined(tip, make, on_conflict, state, memory, one_line=one_line)
         except BadRequest as error:
             raise error.placed(self.name, None if tip is None else tip.head.version) from None
         return self._tip.head
+
+    def _joined(
+        self,
+        tip: Tip,
+        make: Callable[[Tip | None], Draft],
+        on_conflict: str,
+        state: Callable[[], Any] | None,
+        memory: Buffer | None,
+        *,
+        one_line: bool,
+    ) -> Tip:
+        publish = commits.publish_or_merge
+        if not memory:
+            return publish(self._ctx, tip, make, on_conflict, state, one_line=one_line)
+        while True:
+            with contextlib.suppress(ItemStale), naming(self.name):
+                return publish(self._ctx, tip, make, on_conflict, state, memory.rows, one_line=one_line)
+            with naming(self.name):
+                memory.again()
 
     def _published_with_files(
         self,

@@ -35,13 +35,25 @@ def holds(repo: Repo) -> dict[str, Any]:
             "approvals": [(each.number, each.state) for each in thread.approvals(None)],
             "budget": thread.budget(),
         }
-    return {"threads": threads, "audit": [(entry.action, entry.thread) for entry in repo.audit()]}
+    audit = [(entry.action, entry.thread) for entry in repo.audit()]
+    return {"threads": threads, "audit": audit, "memory": remembered(repo)}
+
+
+def remembered(repo: Repo) -> list[Any]:
+    """What shows of every item, and which versions are held."""
+    store, found = repo.store, []
+    for item in store.search(limit=None):
+        versions = [(one.number, one.held) for one in store.history(item.namespace, item.key)]
+        later = item.expires and (item.expires - item.updated).total_seconds() > 10**8
+        found.append((item.namespace, item.key, item.value, versions, later))
+    return found
 
 
 def sound(repo: Repo) -> None:
     """Every record, object and page is what it should be."""
     problems = [str(report) for report in repo.verify() if not report.ok]
     assert problems == []
+    assert repo.store.verify() == []
     assert repo.damage() == []
 
 

@@ -17,6 +17,7 @@ PAGES = [
     "docs/quickstart.md",
     "docs/effects.md",
     "docs/frameworks.md",
+    "docs/memory.md",
     "docs/langgraph.md",
     "docs/api.md",
 ]

@@ -60,13 +60,14 @@ async def numbers(tb: Any, name: str = "t") -> Any:
 
 def test_every_class_of_the_facade_has_a_counterpart() -> None:
     homes = {f"takeback.{name}" for name in (
-        "repo", "thread", "view", "step", "plan", "asking", "recovery", "files",
+        "repo", "thread", "view", "step", "plan", "asking", "recovery", "files", "store",
     )}  # fmt: skip
     classes = {
         value for name in takeback.__all__ if inspect.isclass(value := getattr(takeback, name))
         and value.__module__ in homes
     }  # fmt: skip
-    assert {*classes, takeback.Diff, files.Files, files.FilesDiff} == set(aio.FACES)
+    records = {takeback.Item, takeback.ItemVersion}
+    assert {*classes, takeback.Diff, files.Files, files.FilesDiff} - records == set(aio.FACES)
     assert {face.__name__ for face in aio.FACES.values()} == {f"Async{c.__name__}" for c in aio.FACES}
 
 
@@ -114,8 +115,29 @@ def scenario(tb: Any, folder: Path) -> Asked:
     said += [(yield from taken_back(trip)), (yield from other_lines(tb, trip))]
     said += [(yield from whole(tb, trip, folder)), (yield from mistakes(tb, trip))]
     said += [(yield from acting(tb)), (yield from asking(tb)), (yield from pending(tb))]
-    said += [(yield from with_files(tb, folder)), (yield from space(tb, folder))]
+    said += [
+        (yield from remembering(tb)),
+        (yield from with_files(tb, folder)),
+        (yield from space(tb, folder)),
+    ]
     return [*said, (yield trip.history()), (yield trip.history(newest_first=False, inherited=True))]
+
+
+def remembering(tb: Any) -> Asked:
+    store, at = tb.store, ("users", "ann")
+    trip = yield tb.thread("remembering", agent="planner", initial={})
+    s = yield entered(trip.step("learn"))
+    said: list[Any] = [(yield store.put(at, "city", "Rome")), (yield store.get(at, "city"))]
+    yield left(s)
+    yield store.put(at, "nights", {"n": 3}, expect=None)
+    yield store.index(lambda texts: [[float(len(text))] for text in texts])
+    said += [(yield store.search("users", where={"n": 3})), (yield store.namespaces())]
+    said += [(yield store.history(at, "city")), (yield store.delete(at, "nights")), (yield store.verify())]
+    yield store.write([(yield store.draft(at, "x", 1)), (yield store.draft(at, "y", 2))])
+    yield store.write([(yield store.removal(at, "x"))])
+    said += [(yield store.get(at, "x")), (yield store.get(at, "y")).value, (yield store.removal(at, "x"))]
+    plan = yield trip.plan_undo()
+    return [*said, plan.memory.lines(), (yield trip.undo()).checkpoint, (yield store.get(at, "city"))]
 
 
 def taken_back(trip: Any) -> Asked:
@@ -425,6 +447,7 @@ def test_the_program_uses_every_member() -> None:
         inspect.getsource(part)
         for part in (
             scenario,
+            remembering,
             taken_back,
             other_lines,
             whole,

@@ -407,6 +407,14 @@ def test_every_error_is_reached():
     assert GROUPS.isdisjoint(CASES)
 
 
+@case(errors.MemoryConflict, "users/ann/city is at version 1, not at version 3", "Get it again", thread="t")
+def _(world):
+    with world.trip.step("learn"):
+        world.tb.store.put(("users", "ann"), "city", "Rome", expect=None)
+    with world.trip.step("learn"):
+        world.tb.store.put(("users", "ann"), "city", "Oslo", expect=3)
+
+
 def test_kinds_are_unique_and_stable():
     """Programs compare kinds: each class has its own, and this list changes only with a major version."""
     assert sorted(error.kind for error in ALL) == [
@@ -415,9 +423,8 @@ def test_kinds_are_unique_and_stable():
         "bad_state",
         "bad_tool", "budget_exceeded", "conflict", "corrupt_object", "effect_stands", "effect_timeout",
         "effect_undone", "effect_unknown", "effect_unreadable", "effects_denied", "error",
-        "files_pruned",
-        "forked_process", "git_refused", "handler_missing", "integrity", "merge_conflict", "missing_extra",
-        "moved",
+        "files_pruned", "forked_process", "git_refused", "handler_missing", "integrity",
+        "memory_conflict", "merge_conflict", "missing_extra", "moved",
         "network_filesystem", "newer_store", "no_step", "not_a_store", "not_copied", "not_done",
         "not_for_agents",
         "not_found", "nothing_to_redo", "nothing_to_undo", "paused", "plan_paused", "plan_required",

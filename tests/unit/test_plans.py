@@ -187,6 +187,7 @@ def test_what_a_plan_says_to_programs(trip):
                 ],
             },
             {"part": "effects", "undo": [], "redo": [], "standing": [], "groups": {}, "notes": []},
+            {"part": "memory", "changes": [], "covered": [], "kept": False, "notes": []},
         ],
         "conflicts": [],
         "waits": {},

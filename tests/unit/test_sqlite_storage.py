@@ -49,7 +49,7 @@ from takeback.storage.base import (
 )
 from takeback.storage.items import (
     AllVersions,
-    HoldItems,
+    FreeItems,
     NewestUnder,
     PutItems,
     Seen,
@@ -671,8 +671,7 @@ def test_every_named_statement_is_used(store_path: Path, monkeypatch: pytest.Mon
         store.find(A, query)
     old = version(b"old", brought=True, at_us=1)
     ok(store, PutItems([version(b"1", seen=Seen(NS, "k", 0, 0)), old]), TurnItems([Seen(NS, "k", 2, 0)]))
-    ok(store, HoldItems([(NS, "k", 1)], (b"t", 1, 1)), HoldItems([(NS, "k", 1)], None))
-    ok(store, TouchItems([(NS, "k")], 1))
+    ok(store, FreeItems([(NS, "k", 1)]), TouchItems([(NS, "k")], 1))
     for query in (VersionsOf(NS, "k"), NewestUnder("", NS), VersionsBy(row.uid), AllVersions()):
         store.find(A, query)
     ok(store, Lock(row.uid, None, was=b"plan"), Tombstone(row.uid, 1))

@@ -354,3 +354,15 @@ def test_a_state_beyond_the_limit_is_refused(tb, monkeypatch):
     with pytest.raises(takeback.errors.TooLarge):
         thread.extend("log", ["y" * 1_000] * 5)
     assert thread.version == 1
+
+
+def test_a_step_may_end_here_and_begin_anew(trip):
+    """`step.checkpoint()` makes a version in the middle, whether or not anything was called."""
+    with trip.step("book") as s:
+        s.state["n"] = 1
+        first = s.checkpoint("half way")
+        s.state["n"] = 2
+        assert s.checkpoint() is not None
+        assert s.checkpoint() is None
+    assert (first.version, first.reason, first.step) == (1, "half way", "book")
+    assert (trip.version, trip.state["n"]) == (2, 2)

@@ -11,8 +11,9 @@ import msgspec
 from takeback.engine import approvals
 from takeback.engine.book import Book, Change
 from takeback.engine.calls import LOST, Hands
-from takeback.engine.commit import LedgerStale, Said
+from takeback.engine.commit import ItemStale, LedgerStale, Said
 from takeback.engine.context import Context, Tip, pointer
+from takeback.engine.forgetting import MemoryPart, memory_of
 from takeback.engine.lines import carry_on, given_up
 from takeback.engine.plans import EffectsPart, effects_of, waits
 from takeback.engine.rollback import Move, apply, stale
@@ -45,11 +46,12 @@ class Job(msgspec.Struct, frozen=True):
     move: Move
     part: EffectsPart
     said: Said
+    memory: MemoryPart
     moves: list[FileRoot] = []  # workspaces whose files it puts back, as they are now
     contents: dict[bytes, bytes] = {}  # objects of what they will be
 
     def seen_again(self) -> None:
-        """Refuse if effects are not what the plan saw."""
+        """Refuse if effects or memory are not what the plan saw."""
         now = effects_of(self.ctx, self.book, self.tip, self.move, self.part.wish)
         if now.digest != self.part.digest:
             raise PlanStale(
@@ -57,6 +59,9 @@ class Job(msgspec.Struct, frozen=True):
                 thread=self.tip.info.name,
                 hint="Make a new plan, and look at it",
             )
+        remembered = memory_of(self.ctx, self.book, self.tip, self.move, self.memory.goal)
+        if remembered.digest != self.memory.digest:
+            raise _memory_moved(self)
 
 
 def run(
@@ -176,9 +181,19 @@ def _at_once(job: Job) -> Tip:
                 book.refresh()
                 job.seen_again()
                 continue
+            except ItemStale:
+                raise _memory_moved(job) from None
             if beside.entries:
                 book.took(beside.entries)
             return after
+
+
+def _memory_moved(job: Job) -> PlanStale:
+    return PlanStale(
+        "memory has changed since the plan was made",
+        thread=job.tip.info.name,
+        hint="Make a new plan, and look at it",
+    )
 
 
 class _AtOnce:
@@ -188,13 +203,13 @@ class _AtOnce:
         self.job = job
         self.entries: list[Entry] = []
 
-    def rows(self, _: Checkpoint) -> list[Row]:
+    def rows(self, checkpoint: Checkpoint) -> list[Row]:
         job = self.job
         if job.move.kind == "merge":
             return self._merging()
         if job.move.kind != "revert":
             self.entries = given_up(job.book, job.tip.info.uid)
-        return [job.book.row(self.entries)]
+        return [job.book.row(self.entries), *job.memory.rows(checkpoint)]
 
     def _merging(self) -> list[Row]:
         """A fork that comes home must stand where it was seen, and nothing may be under way in it."""
@@ -222,7 +237,7 @@ def begin(job: Job) -> PlanCell:
         acknowledged=[e.id for e in part.standing], undoes=draft.undoes,
         stack=None if draft.stack is None else list(draft.stack), files=draft.files, reason=job.said.reason,
         actor=job.said.actor or job.ctx.actor, meta=canonical.encode(job.said.meta), summary=part.summary(),
-        created_us=book.clock(), moves=job.moves,
+        created_us=book.clock(), moves=job.moves, memory=job.memory.goal,
     )  # fmt: skip
 
     def decide() -> Change:

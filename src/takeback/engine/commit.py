@@ -45,6 +45,7 @@ from takeback.storage.base import (
     ThreadGone,
     ThreadLocked,
 )
+from takeback.storage.items import ItemMoved
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -95,6 +96,10 @@ class Draft(msgspec.Struct, frozen=True):
 
 class LedgerStale(Exception):
     """The ledger moved while a version was made that says something to it: to be tried again."""
+
+
+class ItemStale(Exception):
+    """An item of memory moved while a version was made that writes to it, or goes back over it: likewise."""
 
 
 Beside: TypeAlias = Callable[[Checkpoint], list[Row]]
@@ -226,7 +231,9 @@ def publish_or_merge(
                 thread=tip.info.name,
                 checkpoint=tip.head.version,
             )
-        draft = draft_state(ctx, tip, merged, draft.kind, draft.said)
+        again = draft_state(ctx, tip, merged, draft.kind, draft.said)
+        # What the version covers beside the state goes with it.
+        draft = msgspec.structs.replace(draft, root=again.root, objects=draft.objects | again.objects)
 
 
 def _writer(ctx: Context, tip: Tip | None) -> tuple[Writer, Payload | None]:
@@ -367,6 +374,8 @@ def _moved(ctx: Context, tip: Tip, refusal: Refusal) -> Exception:
     name, expected = tip.info.name, tip.head
     if isinstance(refusal, LedgerMoved):
         return LedgerStale()
+    if isinstance(refusal, ItemMoved):
+        return ItemStale()
     if isinstance(refusal, ThreadLocked):
         return RollbackInProgress(
             "a plan is being applied to the thread" if refusal.lock else "the plan that held it is over",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from takeback.engine import graph_beside, reach, retention, threads
+from takeback.engine import bringing, graph_beside, reach, retention, threads
 from takeback.engine.context import Context
 from takeback.engine.copy_report import CopiedThread, CopyReport
 from takeback.errors import Conflict
@@ -15,6 +15,7 @@ from takeback.model import canonical
 from takeback.model.ids import ThreadUid
 from takeback.model.records import AuditEntry, ThreadInfo
 from takeback.storage.base import Audit, Batch, Cell, DropLabel, Ledger, Prune, PutLabel, Refusal, Row
+from takeback.storage.items import ItemRow
 
 COPIED, LEDGER = "thread.copied", "ledger.copied"
 _ROWS = 500
@@ -111,6 +112,15 @@ class Beside:
             self.report.cells += len(changed)
             self._under_way(cells)
         return refusal
+
+    def memory(self, rows: list[ItemRow]) -> Refusal | None:
+        """Versions of items, each in its place by time; what is there already stays as it is there."""
+        for some, objects in bringing.batches(self.source, rows):
+            refusal = self.write(some, objects)
+            if refusal is not None:
+                return refusal
+        self.report.items += len(rows)
+        return None
 
     def _under_way(self, cells: list[Cell]) -> None:
         live = Counter(cell.kind for cell in cells if cell.live)

@@ -40,6 +40,7 @@ class CopyReport(msgspec.Struct):
     bytes: int = 0
     cells: int = 0
     audit: int = 0
+    items: int = 0
     notes: list[str] = []
 
     @property
@@ -56,7 +57,7 @@ class CopyReport(msgspec.Struct):
         return {
             "source": self.source, "destination": self.destination, "ok": self.ok,
             "checkpoints": self.checkpoints, "objects": self.objects, "bytes": self.bytes,
-            "cells": self.cells, "audit": self.audit, "notes": self.notes,
+            "cells": self.cells, "audit": self.audit, "items": self.items, "notes": self.notes,
             "threads": [each.as_dict() for each in self.threads],
         }  # fmt: skip
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from takeback.engine import reach, retention, threads
+from takeback.engine import bringing, reach, retention, threads
 from takeback.engine.context import Context
 from takeback.engine.copy_beside import COPIED, Beside
 from takeback.engine.copy_report import CopiedThread, CopyReport
@@ -236,6 +236,9 @@ class _Copier:
     def _thread(self, item: _Item, moment: _Moment) -> Refusal | None:
         info = item.info
         low, given_up = self._missing_from(info), self.beside.pruned(info.uid)
+        refusal = self.beside.memory(bringing.of_thread(self.source, info.uid, low))
+        if refusal is not None:
+            return refusal
         for checkpoints, objects in self._batches(info, low):
             rows = _joining(info, checkpoints)
             refusal = self.beside.write([*rows, *given_up] if rows else [], objects)
@@ -328,6 +331,7 @@ class _Copier:
         for family in self.beside.of_no_thread():
             cells = self.source.storage.cells(self.source.tenant, family=family)
             self._tried(lambda family=family, cells=cells: self.beside.ledger(family, cells))  # type: ignore[misc]  # a lambda's defaults
+        self._tried(lambda: self.beside.memory(bringing.of_nobody(self.source)))
         self.beside.rest_of_audit()
 
 

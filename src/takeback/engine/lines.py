@@ -11,8 +11,10 @@ import msgspec
 from takeback.engine import approvals, owners
 from takeback.engine.book import Book, Change, blob, lost
 from takeback.engine.calls import Hands, afford
-from takeback.engine.commit import Draft, LedgerStale, Said, publish
+from takeback.engine.commit import Draft, ItemStale, LedgerStale, Said, publish
 from takeback.engine.context import Context, Tip
+from takeback.engine.forgetting import MemoryPart, memory_of
+from takeback.engine.rollback import Move
 from takeback.engine.undoing import evidence, redoing, remembered, settled_undo, undoing
 from takeback.errors import (
     ApprovalDenied,
@@ -302,20 +304,29 @@ def _end(ctx: Context, book: Book, plan: PlanCell, state: str, draft: Callable[[
             now = book.plans[plan.id]
             if tip is None or now.state in ("applied", "aborted"):
                 raise PlanStale(f"the plan was {now.state} meanwhile")
-            ended = _Ended(book, now, state)
+            made = draft(tip)
+            ended = _Ended(book, now, state, _memory(ctx, book, tip, now, made))
             try:
-                after = publish(ctx, tip, draft(tip), ended.beside, lock=plan.id)
-            except (LedgerStale, Conflict, RollbackInProgress):
+                after = publish(ctx, tip, made, ended.beside, lock=plan.id)
+            except (LedgerStale, ItemStale, Conflict, RollbackInProgress):
                 continue  # only another worker of this plan can have moved the head: it is seen what it did
             book.took(ended.entries)
             return after
 
 
+def _memory(ctx: Context, book: Book, tip: Tip, plan: PlanCell, draft: Draft) -> MemoryPart:
+    """What going there does to memory, as others have left it by now: the thread's own part is locked."""
+    if draft.origin is None:
+        return MemoryPart(ctx, [])
+    move = Move(plan.kind, tip.head, tip.head, draft)
+    return memory_of(ctx, book, tip, move, plan.memory)
+
+
 class _Ended:
     """What the ledger says with the checkpoint that a plan ends with."""
 
-    def __init__(self, book: Book, plan: PlanCell, state: str) -> None:
-        self.book, self.plan, self.state = book, plan, state
+    def __init__(self, book: Book, plan: PlanCell, state: str, memory: MemoryPart) -> None:
+        self.book, self.plan, self.state, self.memory = book, plan, state, memory
         self.entries: list[Entry] = []
 
     def beside(self, checkpoint: Checkpoint) -> list[Row]:
@@ -323,4 +334,5 @@ class _Ended:
         if self.state == "applied":
             gone += given_up(self.book, self.plan.thread)
         self.entries = [_replace(self.plan, state=self.state, version=checkpoint.version), *gone]
-        return [Lock(ThreadUid(self.plan.thread), None, was=self.plan.id), self.book.row(self.entries)]
+        free = Lock(ThreadUid(self.plan.thread), None, was=self.plan.id)
+        return [free, self.book.row(self.entries), *self.memory.rows(checkpoint)]

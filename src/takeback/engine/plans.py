@@ -41,6 +41,7 @@ class Wish(msgspec.Struct, frozen=True):
     orphans: bool = False
     redo: list[int] = []
     keep: list[int] = []
+    memory: bool = True
 
 
 class EffectsPart:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from takeback.engine import reach
+from takeback.engine import items, reach, trusting
 from takeback.engine.context import Context, Tip
 from takeback.errors import BadRequest, CorruptObject, FilesPruned, ThreadDeleted
 from takeback.model.records import Checkpoint, ThreadInfo, instant
@@ -209,6 +209,8 @@ def _marked(ctx: Context, tell: Progress) -> set[bytes]:
     for family in families:
         _mark(ctx, reach.kept_beside(ctx.storage.cells(ctx.tenant, family=family)), live)
     _mark(ctx, reach.kept_beside(ctx.storage.cells(ctx.tenant, live=True)), live)
+    for row in trusting.all_versions(ctx):
+        _mark(ctx, items.roots(items.version(row).record), live)
     return live
 
 

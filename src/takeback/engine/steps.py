@@ -12,8 +12,9 @@ import msgspec
 
 from takeback.engine import owners
 from takeback.engine.book import Book, Change, Lineage, book_of
-from takeback.engine.commit import Draft, LedgerStale, Said, draft_state, publish_or_merge
+from takeback.engine.commit import Draft, ItemStale, LedgerStale, Said, draft_state, publish_or_merge
 from takeback.engine.context import Context, Tip
+from takeback.engine.items import MEMORY, Buffer
 from takeback.errors import (
     EffectUndone,
     EffectUnknown,
@@ -189,23 +190,20 @@ def close(
     tip: Tip,
     state: Any,
     said: Said,
+    memory: Buffer,
     dress: Callable[[Tip, Draft], Draft] = lambda _, draft: draft,
 ) -> Tip:
-    """The step ends as a version, and the ledger says so in the same transaction. `dress` adds its files."""
+    """The step ends as a version; ledger and memory say so in its transaction. `dress` adds its files."""
     ctx, book = session.ctx, session.book
     entries: list[Entry] = []
 
     def make(at: Tip) -> Draft:
         draft = dress(at, draft_state(ctx, at, state, "step", said))
-        if not session.claimed:
-            return draft
-        covered = uses_of(session)
-        uses = canonical.digest(covered)
-        return _replace(draft, uses=uses, objects=draft.objects | {uses: covered})
+        return covering(draft, claims_of(session), memory)
 
     def beside(checkpoint: Checkpoint) -> list[Row]:
         entries[:] = closing(session, checkpoint)
-        return [book.row(entries)]
+        return [book.row(entries), *memory.rows(checkpoint)]
 
     while True:
         with book.lock:
@@ -214,6 +212,9 @@ def close(
                 after = publish_or_merge(ctx, tip, make, "merge", lambda: state, beside)
             except LedgerStale:
                 book.refresh()
+                continue
+            except ItemStale:
+                memory.again()
                 continue
             book.took(entries)
             return after
@@ -260,20 +261,29 @@ def closing(session: Session, checkpoint: Checkpoint) -> list[Entry]:
     return entries
 
 
-def uses_of(session: Session) -> bytes:
-    """What the step closes with, as the checkpoint's digest covers it: which calls, and what came back."""
+def claims_of(session: Session) -> list[list[Any]]:
+    """Which calls the step closes with, and what came back."""
     effects = [session.book.effects[each] for each in session.claimed]
-    return canonical.encode(
-        [[e.id, e.state, e.redo, e.args_hash, e.result.raw or e.result.digest if e.result else None]
-         for e in effects]
-    )  # fmt: skip
+    return [
+        [e.id, e.state, e.redo, e.args_hash, e.result.raw or e.result.digest if e.result else None]
+        for e in effects
+    ]
+
+
+def covering(draft: Draft, claims: list[list[Any]], memory: Buffer) -> Draft:
+    """The draft of a step's end, whose digest covers its calls and what it wrote into memory."""
+    if not claims and not memory:
+        return draft
+    covered = canonical.encode([*claims, *memory.covered])
+    uses = canonical.digest(covered)
+    return _replace(draft, uses=uses, objects=draft.objects | memory.objects | {uses: covered})
 
 
 def differences(book: Book, closed: list[Any]) -> list[str]:
     """Where the ledger says other of a step's calls than they were when it closed. States move on; which call
     it was, and what came back of that try, does not."""
     found = []
-    for id_, _, redo, hashed, result in closed:
+    for id_, _, redo, hashed, result in (each for each in closed if each[0] != MEMORY):
         effect = book.effects.get(id_)
         if effect is None:
             found.append("the ledger lacks an effect that its step closed with")

@@ -11,6 +11,7 @@ from takeback.engine.book import Book, Lineage, believed
 from takeback.engine.changes import Change, summary
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.diff import changes_between
+from takeback.engine.forgetting import forgotten
 from takeback.model.ledger import Effect
 from takeback.model.records import Checkpoint
 
@@ -84,6 +85,7 @@ def taken_back(ctx: Context, book: Book, tip: Tip, since: Checkpoint | None) -> 
         since, after, versions, changes,
         undone=[e for e in gone if e.state == "undone"],
         standing=[e for e in gone if e.may_stand],
+        notes=[f"memory {name} was taken back" for name in forgotten(ctx, book, tip, had, has)],
     )  # fmt: skip
 
 

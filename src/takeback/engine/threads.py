@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from takeback.engine import items
+from takeback.engine.book import book_of
 from takeback.engine.context import Context, Tip
-from takeback.errors import RollbackInProgress, ThreadDeleted, UnknownLabel, WrongOwner
+from takeback.errors import Conflict, RollbackInProgress, ThreadDeleted, UnknownLabel, WrongOwner
 from takeback.model.records import AuditEntry, Checkpoint, ThreadInfo
 from takeback.model.refs import check_label
 from takeback.storage.base import (
     Batch,
     DropLabel,
+    HeadMoved,
     Labels,
     PutLabel,
     Row,
+    Still,
     ThreadLocked,
     ThreadQuery,
     Tombstone,
 )
+from takeback.storage.items import FreeItems
 
 
 def check_owner(tip: Tip, agent: str | None, user: str | None) -> None:
@@ -71,7 +76,16 @@ def delete(ctx: Context, tip: Tip, reason: str | None) -> None:
     entry = ctx.audit(
         "thread.deleted", info, ctx.actor, reason=reason, versions=head.version + 1, head_digest=head.digest
     )
-    _write(ctx, info, [Tombstone(info.uid, ctx.clock()), entry])
+    # What showed of its memory goes on to show: that outlives a thread.
+    kept = items.held_by(ctx, book_of(ctx, info.family), info.uid)
+    still: list[Row] = [Still(info.uid, head.line, head.digest), FreeItems(kept)] if kept else []
+    try:
+        _write(ctx, info, [*still, Tombstone(info.uid, ctx.clock()), entry])
+    except Conflict:
+        fresh = ctx.tip(info.name)
+        if fresh is None or fresh.info.uid != info.uid:
+            raise ThreadDeleted("the thread was deleted", thread=info.name) from None
+        delete(ctx, fresh, reason)
 
 
 def audit(ctx: Context, uid: bytes | None) -> Iterator[AuditEntry]:
@@ -96,5 +110,7 @@ def _write(ctx: Context, info: ThreadInfo, rows: list[Row]) -> None:
         raise RollbackInProgress(
             "a plan is being applied to the thread", thread=info.name, hint="`takeback recover` shows it"
         )
+    if isinstance(refusal, HeadMoved):
+        raise Conflict("the head moved meanwhile", thread=info.name)
     if refusal is not None:
         raise ThreadDeleted("the thread was deleted", thread=info.name)

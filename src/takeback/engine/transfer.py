@@ -15,8 +15,9 @@ import msgspec
 import ormsgpack
 from blake3 import blake3
 
-from takeback.engine import graph_beside, reach
+from takeback.engine import bringing, graph_beside, reach
 from takeback.engine.context import Context
+from takeback.engine.items import roots
 from takeback.errors import (
     BadExport,
     BadRequest,
@@ -25,12 +26,13 @@ from takeback.errors import (
     ThreadDeleted,
     ThreadExists,
 )
-from takeback.model import canonical
+from takeback.model import canonical, items
 from takeback.model.graphs import GraphWrite
 from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint, ThreadInfo, read_record, record_digest
 from takeback.model.refs import check_label, check_name
 from takeback.storage.base import Batch, Cell, History, Labels, Ledger, NameTaken, NewThread, PutLabel, Row
+from takeback.storage.items import NewVersion, PutItems
 
 _FORMAT = "takeback export 1"
 _FRAME_MAX = 1 << 30
@@ -67,6 +69,13 @@ class _Cell(msgspec.Struct, array_like=True, tag="cell", forbid_unknown_fields=T
     live: bool
 
 
+class _Item(msgspec.Struct, array_like=True, tag="item", forbid_unknown_fields=True):
+    at_us: int
+    record: bytes
+    digest: bytes
+    mac: bytes | None
+
+
 class _Write(msgspec.Struct, array_like=True, tag="write", forbid_unknown_fields=True):
     key: bytes
     task: str
@@ -91,9 +100,9 @@ class _End(msgspec.Struct, array_like=True, tag="end", forbid_unknown_fields=Tru
     digest: bytes
 
 
-_Inner: TypeAlias = "_Header | _Row | _Object | _Cell | _Write | _Hidden | _Label"
+_Inner: TypeAlias = "_Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Label"
 _Frame: TypeAlias = "_Inner | _End"
-_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Write | _Hidden | _Label | _End)
+_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Label | _End)
 
 
 class _Content(msgspec.Struct):
@@ -103,6 +112,7 @@ class _Content(msgspec.Struct):
     rows: list[_Row] = []
     labels: dict[str, int] = {}
     cells: list[_Cell] = []
+    items: list[_Item] = []
     writes: list[GraphWrite] = []
     hidden: list[tuple[int, str]] = []
     objects: dict[bytes, bytes] = {}
@@ -160,8 +170,10 @@ def _rows(content: _Content, name: str | None, path: str) -> tuple[ThreadInfo, l
     labels = [PutLabel(uid, check_label(label), version) for label, version in content.labels.items()]
     cells = [Cell(cell.kind, cell.key, uid, cell.body, cell.live) for cell in content.cells]
     ledger: list[Row] = [Ledger(new.family, None, cells)] if cells else []
+    versions = [_item(item, uid, content.objects, path) for item in content.items]
+    memory: list[Row] = [PutItems(versions)] if versions else []
     graph = graph_beside.rows_of(uid, content.writes, content.hidden)
-    return info, [new, History(checkpoints[1:]), *labels, *ledger, *graph]
+    return info, [new, History(checkpoints[1:]), *labels, *ledger, *memory, *graph]
 
 
 def _taken(ctx: Context, info: ThreadInfo) -> Exception:
@@ -206,6 +218,10 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
             emit("object", digest, payload)
         for cell in cells:
             emit("cell", cell.kind, cell.key, cell.body, cell.live)
+        for item in bringing.of_thread(ctx, info.uid):
+            for digest, payload in reach.objects(ctx, bringing.objects_of([item]), seen):
+                emit("object", digest, payload)
+            emit("item", item.at_us, item.record, item.digest, item.mac)
         for write in graph_beside.writes_of(ctx, info.uid):
             emit("write", *msgspec.structs.astuple(write))
         for version, namespace in graph_beside.hidden_of(ctx, info.uid):
@@ -237,6 +253,8 @@ def _take(content: _Content, frame: _Inner, path: str) -> None:
         content.rows.append(frame)
     elif isinstance(frame, _Cell):
         content.cells.append(frame)
+    elif isinstance(frame, _Item):
+        content.items.append(frame)
     elif isinstance(frame, _Write):
         content.writes.append(GraphWrite(*msgspec.structs.astuple(frame)))
     elif isinstance(frame, _Hidden):
@@ -310,20 +328,32 @@ def _verify(rows: list[Checkpoint], content: _Content, path: str) -> None:
         if row.version != version or row.uid != header.uid or row.previous != previous:
             raise BadExport(f"{path}: the chain breaks", checkpoint=version)
         previous = row.digest
-        _reachable(row, content.objects, seen, path)
+        _reachable(
+            reach.roots(row), content.objects, seen, f"{path} lacks an object of version {row.version}"
+        )
     if header.head != rows[-1].version:
         raise BadExport(f"{path} ends at version {rows[-1].version}, and should at {header.head}")
     if not all(0 <= version <= header.head for version in content.labels.values()):
         raise BadExport(f"{path} has a label for a version that it does not hold")
 
 
-def _reachable(row: Checkpoint, objects: dict[bytes, bytes], seen: set[bytes], path: str) -> None:
-    todo = reach.roots(row)
+def _item(item: _Item, uid: bytes, objects: dict[bytes, bytes], path: str) -> NewVersion:
+    """What the thread wrote into memory, and nothing that another did."""
+    record = items.read(item.record, item.digest)
+    if record.thread != uid:
+        raise BadExport(f"{path} holds an item that another thread wrote")
+    items.check_key(record.key)
+    items.checked(items.split(record.namespace))
+    _reachable(roots(record), objects, set(), f"{path} lacks an object of an item")
+    return bringing.written(record, item.at_us, item.digest, item.record, item.mac)
+
+
+def _reachable(todo: list[bytes], objects: dict[bytes, bytes], seen: set[bytes], lacks: str) -> None:
     while todo:
         digest = todo.pop()
         if digest in seen:
             continue
         seen.add(digest)
         if digest not in objects:
-            raise BadExport(f"{path} lacks an object of version {row.version}", checkpoint=row.version)
+            raise BadExport(lacks)
         todo += reach.below(objects[digest])

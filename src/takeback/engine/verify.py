@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from blake3 import blake3
 
-from takeback.engine import graph_beside, reach
+from takeback.engine import graph_beside, reach, trusting
 from takeback.engine.book import book_of
 from takeback.engine.context import Context
+from takeback.engine.items import MEMORY
 from takeback.engine.retention import pruned
 from takeback.engine.seals import Seal
 from takeback.engine.steps import differences
 from takeback.errors import CorruptObject
-from takeback.model import canonical
+from takeback.model import canonical, items
 from takeback.model.graphs import is_marked
 from takeback.model.ids import shown
 from takeback.model.records import Checkpoint, Pointer, ThreadInfo, sign
+from takeback.storage.items import VersionsBy
 
 _PAGE = 500
 _OBJECTS = 100
@@ -88,11 +91,19 @@ def verify(ctx: Context, info: ThreadInfo, seal: Seal | None = None) -> Report:
             _against(report, seal, row)
     check.end()
     check.ledger()
+    check.memory()
     check.graph()
     if seal is not None and seal.version > info.head:
         what = f"the seal names version {seal.version}; the head is {info.head}: the end was cut off"
         report.problems.append(Problem("truncated", what))
     return report
+
+
+def memory_problems(ctx: Context) -> list[Problem]:
+    """What does not hold of the versions of all items: their bytes, signatures, and what they rest on."""
+    return [
+        Problem("memory", said) for row in trusting.all_versions(ctx) for said in trusting.problems(ctx, row)
+    ]
 
 
 class _Check:
@@ -144,6 +155,20 @@ class _Check:
             payload = self.ctx.storage.objects(self.ctx.tenant, [digest]).get(digest)
             for found in [] if payload is None else differences(book, canonical.decode(payload)):
                 self._problem("ledger", found, version)
+
+    def memory(self) -> None:
+        """What steps wrote into memory, which their checkpoints' digests cover, against what is there."""
+        there: dict[int, list[Any]] = defaultdict(list)
+        for row in self.ctx.storage.find(self.ctx.tenant, VersionsBy(self.info.uid)):
+            problems = trusting.problems(self.ctx, row)
+            self.report.problems += [Problem("memory", said) for said in problems]
+            there[row.version] += [] if problems else [trusting.covered(row)]
+        for at, digest in self.closed:
+            payload = self.ctx.storage.objects(self.ctx.tenant, [digest]).get(digest)
+            for said in [] if payload is None else canonical.decode(payload):
+                if said[0] == MEMORY and said not in there[at]:
+                    name = items.shown(said[1], said[2])
+                    self._problem("memory", f"what its step wrote to memory as {name} is not there", at)
 
     def graph(self) -> None:
         """What a graph's tasks wrote, and where the graph finds its checkpoints, against the chain."""

@@ -215,6 +215,12 @@ class Conflict(Moved):
         super().__init__(what, **where)
 
 
+class MemoryConflict(Moved):
+    """An item of memory is not at the version that was expected."""
+
+    kind = "memory_conflict"
+
+
 class ThreadExists(Moved):
     """A thread of this name exists already."""
 
@@ -408,6 +414,7 @@ __all__ = [
     "GitRefused",
     "HandlerMissing",
     "IntegrityError",
+    "MemoryConflict",
     "MergeConflict",
     "MissingExtra",
     "Moved",

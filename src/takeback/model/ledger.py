@@ -193,6 +193,7 @@ class PlanCell(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     created_us: int = 0
     version: int | None = None
     moves: list[FileRoot] = []  # workspaces whose files it puts back: as they were when it began
+    memory: Pointer | None = None  # as of which checkpoint memory is to show
 
     @property
     def live(self) -> bool:

@@ -14,8 +14,6 @@ import msgspec
 from takeback.model.records import Pointer
 from takeback.storage.base import Query
 
-Hold: TypeAlias = tuple[bytes, int, int]
-"""(thread, line, version): a checkpoint that holds a version of an item, beside the one that wrote it."""
 ItemVersion: TypeAlias = tuple[str, str, int]
 """(namespace, key, number)."""
 
@@ -44,7 +42,6 @@ class NewVersion(msgspec.Struct, frozen=True):
     line: int = 0
     version: int = 0
     free: bool = False
-    holds: list[Hold] = []
     brought: bool = False
     seen: Seen | None = None
 
@@ -61,11 +58,10 @@ class TurnItems(msgspec.Struct, frozen=True):
     items: list[Seen]
 
 
-class HoldItems(msgspec.Struct, frozen=True):
-    """Versions are held by one more checkpoint, or (None) by all histories for good."""
+class FreeItems(msgspec.Struct, frozen=True):
+    """Versions are no history's any more, and stay for good: their thread is about to go."""
 
     versions: list[ItemVersion]
-    by: Hold | None
 
 
 class TouchItems(msgspec.Struct, frozen=True):
@@ -96,7 +92,6 @@ class ItemRow(msgspec.Struct, frozen=True):
     line: int
     version: int
     free: bool
-    holds: list[Hold]
     digest: bytes
     mac: bytes | None
     record: bytes
@@ -145,12 +140,4 @@ class AllVersions(msgspec.Struct, Query[ItemRow], frozen=True):
     limit: int = 500
 
 
-ItemsRow: TypeAlias = PutItems | TurnItems | HoldItems | TouchItems
-
-
-def pack_holds(holds: list[Hold]) -> bytes | None:
-    return msgspec.msgpack.encode(holds) if holds else None
-
-
-def read_holds(raw: bytes | None) -> list[Hold]:
-    return msgspec.msgpack.decode(raw, type=list[tuple[bytes, int, int]]) if raw else []
+ItemsRow: TypeAlias = PutItems | TurnItems | FreeItems | TouchItems

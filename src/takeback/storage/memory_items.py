@@ -13,7 +13,7 @@ from takeback.model.records import Pointer
 from takeback.storage.base import Refusal
 from takeback.storage.items import (
     AllVersions,
-    HoldItems,
+    FreeItems,
     ItemMoved,
     ItemRow,
     NewestUnder,
@@ -68,7 +68,7 @@ def _made(new: NewVersion, number: int, at: int) -> ItemRow:
     return ItemRow(
         namespace=new.namespace, key=new.key, count=0, turn=0, touched_us=0, number=number,
         at_us=at, thread=new.thread, line=new.line, version=new.version, free=new.free or not new.thread,
-        holds=[*new.holds], digest=new.digest, mac=new.mac, record=new.record,
+        digest=new.digest, mac=new.mac, record=new.record,
     )  # fmt: skip
 
 
@@ -81,20 +81,12 @@ def _turn(_: MemoryStorage, tenant: _Tenant, row: TurnItems) -> Refusal | None:
     return None
 
 
-def _hold(_: MemoryStorage, tenant: _Tenant, row: HoldItems) -> None:
+def _free(_: MemoryStorage, tenant: _Tenant, row: FreeItems) -> None:
     for namespace, key, number in row.versions:
         kept = tenant.items.get((namespace, key))
-        if kept is None:
-            continue
-        versions = [
-            have
-            if have.number != number
-            else _replace(have, free=True)
-            if row.by is None
-            else _replace(have, holds=[*have.holds, row.by])
-            for have in kept.versions
-        ]
-        _set(tenant, namespace, key, _replace(kept, versions=versions))
+        if kept is not None:
+            versions = [_replace(have, free=have.free or have.number == number) for have in kept.versions]
+            _set(tenant, namespace, key, _replace(kept, versions=versions))
 
 
 def _touch(_: MemoryStorage, tenant: _Tenant, row: TouchItems) -> None:
@@ -154,7 +146,7 @@ def _rows(tenant: _Tenant, versions: Iterable[ItemRow]) -> list[ItemRow]:
 
 def _row(tenant: _Tenant, row: ItemRow) -> ItemRow:
     kept, info = tenant.items[row.namespace, row.key], tenant.threads.get(row.thread)
-    row = _replace(row, count=kept.count, turn=kept.turn, touched_us=kept.touched, holds=[*row.holds])
+    row = _replace(row, count=kept.count, turn=kept.turn, touched_us=kept.touched)
     if info is None or info.deleted_us is not None:
         return row
     head = tenant.checkpoints[row.thread][-1]
@@ -165,7 +157,7 @@ def _row(tenant: _Tenant, row: ItemRow) -> ItemRow:
 ITEM_WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = {
     PutItems: _put,
     TurnItems: _turn,
-    HoldItems: _hold,
+    FreeItems: _free,
     TouchItems: _touch,
 }
 ITEM_FINDERS: dict[type, Callable[[_Tenant, Any], list[Any]]] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from takeback.storage.base import Refusal
 from takeback.storage.items import (
     AllVersions,
-    HoldItems,
+    FreeItems,
     ItemMoved,
     ItemRow,
     NewestUnder,
@@ -22,8 +22,6 @@ from takeback.storage.items import (
     TurnItems,
     VersionsBy,
     VersionsOf,
-    pack_holds,
-    read_holds,
 )
 from takeback.storage.rows import item_row
 
@@ -76,8 +74,7 @@ def _brought(transaction: Transaction, new: NewVersion) -> bool:
 def _new_version(transaction: Transaction, new: NewVersion, *, number: int, at: int) -> None:
     values = _named(*_name(new)) | {
         "at": at, "number": number, "thread": new.thread, "line": new.line, "version": new.version,
-        "free": new.free or not new.thread, "holds": pack_holds(new.holds), "digest": new.digest,
-        "mac": new.mac, "record": new.record,
+        "free": new.free or not new.thread, "digest": new.digest, "mac": new.mac, "record": new.record,
     }  # fmt: skip
     transaction.ask("new_item_version", values)
 
@@ -90,17 +87,10 @@ def _turn(transaction: Transaction, row: TurnItems) -> Refusal | None:
     return None
 
 
-def _hold(transaction: Transaction, row: HoldItems) -> None:
+def _free(transaction: Transaction, row: FreeItems) -> None:
     _held(transaction, ((namespace, key) for namespace, key, _ in row.versions))
     for namespace, key, number in sorted(row.versions):
-        values = _named(namespace, key) | {"number": number}
-        found = transaction.one("item_holds", values)
-        if found is None:
-            continue
-        if row.by is None:
-            transaction.ask("free_item", values)
-        else:
-            transaction.ask("hold_item", values | {"holds": pack_holds([*read_holds(found[0]), row.by])})
+        transaction.ask("free_item", _named(namespace, key) | {"number": number})
 
 
 def _touch(transaction: Transaction, row: TouchItems) -> None:
@@ -152,7 +142,7 @@ def _all_versions(store: PostgresStorage, tenant: str, q: AllVersions) -> list[I
 ITEM_WRITERS: dict[type, Callable[[Transaction, Any], Refusal | None]] = {
     PutItems: _put,
     TurnItems: _turn,
-    HoldItems: _hold,
+    FreeItems: _free,
     TouchItems: _touch,
 }
 ITEM_FINDERS: dict[type, Callable[[PostgresStorage, str, Any], list[Any]]] = {

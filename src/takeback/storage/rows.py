@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from takeback.errors import CorruptObject
 from takeback.model import canonical
 from takeback.model.records import AuditEntry, Checkpoint, Pointer, ThreadInfo, read_record, record_digest
-from takeback.storage.items import ItemRow, read_holds
+from takeback.storage.items import ItemRow
 
 if TYPE_CHECKING:
     from takeback.storage.base import NewThread
@@ -66,7 +66,6 @@ def repeated(c: Checkpoint) -> tuple[Any, ...]:
 
 def item_row(row: Any) -> ItemRow:
     """A version of an item, as the statements that find some give it."""
-    head = None if row[15] is None else Pointer(row[7], row[15], row[16])
-    held = (bool(row[10]), read_holds(row[11]))
-    values = (*row[:10], *held, *row[12:15], head, row[18] or 0, row[17] or b"")
+    head = None if row[14] is None else Pointer(row[7], row[14], row[15])
+    values = (*row[:10], bool(row[10]), *row[11:14], head, row[17] or 0, row[16] or b"")
     return ItemRow(*values)

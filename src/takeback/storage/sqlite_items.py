@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from takeback.storage.base import Refusal
 from takeback.storage.items import (
     AllVersions,
-    HoldItems,
+    FreeItems,
     ItemMoved,
     ItemRow,
     NewestUnder,
@@ -18,8 +18,6 @@ from takeback.storage.items import (
     TurnItems,
     VersionsBy,
     VersionsOf,
-    pack_holds,
-    read_holds,
 )
 from takeback.storage.rows import item_row
 
@@ -56,7 +54,7 @@ def _write(store: SqliteStorage, connection: apsw.Connection, tenant: int, new: 
         connection.execute(sql["item_place"], (at, item))
     values = (
         tenant, item, at, number, new.thread, new.line, new.version, new.free or not new.thread,
-        pack_holds(new.holds), new.digest, new.mac, new.record,
+        new.digest, new.mac, new.record,
     )  # fmt: skip
     connection.execute(sql["new_item_version"], values)
 
@@ -70,16 +68,8 @@ def _turn(store: SqliteStorage, connection: apsw.Connection, tenant: int, row: T
     return None
 
 
-def _hold(store: SqliteStorage, connection: apsw.Connection, tenant: int, row: HoldItems) -> None:
-    for named in row.versions:
-        found: Any = connection.execute(store._sql["item_holds"], (tenant, *named)).fetchone()
-        if found is None:
-            continue
-        if row.by is None:
-            connection.execute(store._sql["free_item"], found[:1])
-        else:
-            holds = [*read_holds(found[1]), row.by]
-            connection.execute(store._sql["hold_item"], (pack_holds(holds), found[0]))
+def _free(store: SqliteStorage, connection: apsw.Connection, tenant: int, row: FreeItems) -> None:
+    connection.executemany(store._sql["free_item"], [(tenant, *named) for named in row.versions])
 
 
 def _touch(store: SqliteStorage, connection: apsw.Connection, tenant: int, row: TouchItems) -> None:
@@ -123,7 +113,7 @@ def _rows(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> lis
 ITEM_WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], Refusal | None]] = {
     PutItems: _put,
     TurnItems: _turn,
-    HoldItems: _hold,
+    FreeItems: _free,
     TouchItems: _touch,
 }
 ITEM_FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from takeback.model import canonical
 from takeback.model.ids import thread_uid
 from takeback.model.records import Pointer
 from takeback.storage.base import Batch, HeadMoved, NewCheckpoint, Row, Storage, Tombstone
 from takeback.storage.items import (
     AllVersions,
-    HoldItems,
+    FreeItems,
     ItemMoved,
     ItemRow,
     NewestUnder,
@@ -86,14 +84,14 @@ class Items(Handles):
         """An import is older than what was written after it elsewhere; brought twice, it is there once."""
         put(store, version(b"here"))
         uid = thread_uid()
-        old = version(b"old", at_us=T0 - 5, brought=True, thread=uid, line=1, version=2, holds=[(uid, 5, 6)])
+        old = version(b"old", at_us=T0 - 5, brought=True, thread=uid, line=1, version=2)
         same = version(b"same moment", brought=True, free=True)
         put(store, old, same)
         put(store, old, version(b"late", at_us=T0 + 5, brought=True))
         put(store, version(b"newest"))
         found = versions(again())
         assert records(found) == [b"newest", b"late", b"same moment", b"here", b"old"]
-        assert (found[-1].holds, found[-1].at_us, found[-1].free) == ([(uid, 5, 6)], T0 - 5, False)
+        assert (found[-1].at_us, found[-1].free) == (T0 - 5, False)
         assert {row.number for row in found} == {1, 2, 3, 4, 5}
         assert found[0].count == 5
 
@@ -157,15 +155,12 @@ class Items(Handles):
         ok(store, Tombstone(thread.uid, T0))
         assert versions(again())[0].head is None
 
-    def test_what_else_holds_a_version(self, store: Storage, again: Callable[[], Storage]) -> None:
-        """Further checkpoints, one by one, or all histories for good."""
+    def test_versions_that_stay_for_good(self, store: Storage, again: Callable[[], Storage]) -> None:
+        """Freed one by one; what is absent is no error."""
         uid = thread_uid()
         put(store, version(b"1", thread=uid), version(b"2", thread=uid))
-        ok(store, HoldItems([(NS, "k", 1), (NS, "none", 1)], (uid, 4, 5)))
-        ok(store, HoldItems([(NS, "k", 1)], (uid, 6, 7)), HoldItems([(NS, "k", 2)], None))
-        two, one = versions(again())
-        assert (one.holds, one.free) == ([(uid, 4, 5), (uid, 6, 7)], False)
-        assert (two.holds, two.free) == ([], True)
+        ok(store, FreeItems([(NS, "k", 2), (NS, "k", 9), (NS, "none", 1)]))
+        assert [(row.number, row.free) for row in versions(again())] == [(2, True), (1, False)]
 
     def test_a_touch_never_goes_back(self, store: Storage, again: Callable[[], Storage]) -> None:
         put(store, version())
@@ -179,8 +174,8 @@ class Items(Handles):
         before = versions(store)
         stale = version(b"x", key="y", seen=Seen(NS, "y", 5, 5))
         rows: list[Row] = [
-            PutItems([version(b"2"), version(b"n", key="new")]), HoldItems([(NS, "k", 1)], (uid, 1, 1)),
-            HoldItems([(NS, "k", 1)], None), TouchItems([(NS, "k")], T0),
+            PutItems([version(b"2"), version(b"n", key="new")]), FreeItems([(NS, "k", 1)]),
+            TouchItems([(NS, "k")], T0),
         ]  # fmt: skip
         refused(store, *rows, PutItems([stale]))
         assert versions(store) == before
@@ -224,11 +219,3 @@ class Items(Handles):
             seen += page
         assert records(seen) == [b"0", b"3", b"6", b"1", b"4", b"7", b"2", b"5"]
         assert store.find("b", AllVersions()) == []
-
-    def test_rows_are_plain_values(self, store: Storage) -> None:
-        """What is found is the caller's own: changing it changes nothing here."""
-        put(store, version(b"1", thread=thread_uid(), holds=[(b"t", 1, 2)], brought=True))
-        row = versions(store)[0]
-        row.holds.clear()
-        assert versions(store)[0].holds == [(b"t", 1, 2)]
-        assert msgspec.structs.replace(row, holds=[(b"t", 1, 2)]) == versions(store)[0]

@@ -1,4 +1,4 @@
-"""takeback for LangGraph: `TakebackSaver`, a checkpointer whose threads can be taken back."""
+"""takeback for LangGraph: a checkpointer whose threads can be taken back, and a store whose items can."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ else:
 
 from takeback.adapters.langgraph.moving import Moved, bring_in, give_back
 from takeback.adapters.langgraph.saver import TakebackSaver
+from takeback.adapters.langgraph.store import TakebackStore
 from takeback.adapters.langgraph.tools import effectful
 
-__all__ = ["Moved", "TakebackSaver", "bring_in", "effectful", "give_back"]
+__all__ = ["Moved", "TakebackSaver", "TakebackStore", "bring_in", "effectful", "give_back"]

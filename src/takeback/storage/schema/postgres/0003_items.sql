@@ -11,7 +11,8 @@ CREATE TABLE takeback.items (
     PRIMARY KEY (tenant, namespace, key)
 ) WITH (fillfactor = 70);
 
--- Every version of each, by whom it was written (no thread: by nobody's history), and who holds it beside.
+-- Every version of each, by whom it was written (no thread: by nobody's history). `free` is one that no history can take
+-- back any more.
 CREATE TABLE takeback.item_versions (
     tenant text COLLATE "C" NOT NULL,
     namespace text COLLATE "C" NOT NULL,
@@ -22,7 +23,6 @@ CREATE TABLE takeback.item_versions (
     line bigint NOT NULL,
     version bigint NOT NULL,
     free boolean NOT NULL,
-    holds bytea,
     digest bytea NOT NULL,
     mac bytea,
     record bytea NOT NULL,

@@ -43,9 +43,9 @@ WHERE tenant = %(tenant)s AND namespace = %(namespace)s AND key = %(key)s AND di
 -- name: new_item_version
 -- A version's row.
 INSERT INTO takeback.item_versions
-    (tenant, namespace, key, at, number, thread, line, version, free, holds, digest, mac, record)
+    (tenant, namespace, key, at, number, thread, line, version, free, digest, mac, record)
 VALUES (%(tenant)s, %(namespace)s, %(key)s, %(at)s, %(number)s, %(thread)s, %(line)s, %(version)s, %(free)s,
-        %(holds)s, %(digest)s, %(mac)s, %(record)s);
+        %(digest)s, %(mac)s, %(record)s);
 
 -- name: turn_item
 -- A history went back over a version of it; no row when it is not as it was seen.
@@ -58,26 +58,15 @@ WHERE tenant = %(tenant)s AND namespace = %(namespace)s AND key = %(key)s
 UPDATE takeback.items SET touched = greatest(touched, %(time)s)
 WHERE tenant = %(tenant)s AND namespace = %(namespace)s AND key = %(key)s;
 
--- name: item_holds
--- Who holds a version beside its writer, locked.
-SELECT holds FROM takeback.item_versions
-WHERE tenant = %(tenant)s AND namespace = %(namespace)s AND key = %(key)s AND number = %(number)s
-FOR NO KEY UPDATE;
-
--- name: hold_item
--- One more checkpoint holds a version.
-UPDATE takeback.item_versions SET holds = %(holds)s
-WHERE tenant = %(tenant)s AND namespace = %(namespace)s AND key = %(key)s AND number = %(number)s;
-
 -- name: free_item
--- All histories hold a version, for good.
+-- A version is no history's any more, and stays for good.
 UPDATE takeback.item_versions SET free = true
 WHERE tenant = %(tenant)s AND namespace = %(namespace)s AND key = %(key)s AND number = %(number)s;
 
 -- name: versions_of
 -- The versions of an item, newest first, with where their writers stand.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM takeback.items AS i JOIN takeback.item_versions AS v
     ON v.tenant = i.tenant AND v.namespace = i.namespace AND v.key = i.key
 LEFT JOIN takeback.threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL
@@ -88,7 +77,7 @@ ORDER BY v.at DESC LIMIT %(limit)s::bigint;
 -- name: newest_under
 -- The newest version of each item in a run of namespaces.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM takeback.items AS i JOIN takeback.item_versions AS v
     ON v.tenant = i.tenant AND v.namespace = i.namespace AND v.key = i.key AND v.at = i.newest
 LEFT JOIN takeback.threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL
@@ -100,7 +89,7 @@ ORDER BY i.namespace, i.key LIMIT %(limit)s::bigint;
 -- name: versions_by
 -- What a thread wrote with a run of its checkpoints.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM takeback.items AS i JOIN takeback.item_versions AS v
     ON v.tenant = i.tenant AND v.namespace = i.namespace AND v.key = i.key
 LEFT JOIN takeback.threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL
@@ -112,7 +101,7 @@ ORDER BY v.version, v.namespace, v.key, v.at LIMIT %(limit)s::bigint;
 -- name: all_versions
 -- Every version of every item, a page at a time.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM takeback.items AS i JOIN takeback.item_versions AS v
     ON v.tenant = i.tenant AND v.namespace = i.namespace AND v.key = i.key
 LEFT JOIN takeback.threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL

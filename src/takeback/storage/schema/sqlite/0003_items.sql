@@ -12,7 +12,8 @@ CREATE TABLE items (
 ) STRICT;
 CREATE UNIQUE INDEX items_key ON items (tenant, namespace, key);
 
--- Every version of each, by whom it was written (no thread: by nobody's history), and who holds it beside.
+-- Every version of each, by whom it was written (no thread: by nobody's history). `free` is one that no history can take
+-- back any more.
 CREATE TABLE item_versions (
     id INTEGER PRIMARY KEY,
     tenant INTEGER NOT NULL,
@@ -23,7 +24,6 @@ CREATE TABLE item_versions (
     line INTEGER NOT NULL,
     version INTEGER NOT NULL,
     free INTEGER NOT NULL,
-    holds BLOB,
     digest BLOB NOT NULL,
     mac BLOB,
     record BLOB NOT NULL

@@ -31,8 +31,8 @@ WHERE i.tenant = ? AND i.namespace = ? AND i.key = ? AND v.digest = ?;
 
 -- name: new_item_version
 -- A version's row.
-INSERT INTO item_versions (tenant, item, at, number, thread, line, version, free, holds, digest, mac, record)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO item_versions (tenant, item, at, number, thread, line, version, free, digest, mac, record)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: turn_item
 -- A history went back over a version of it; zero rows when it is not as it was seen.
@@ -42,23 +42,15 @@ UPDATE items SET turn = turn + 1 WHERE tenant = ? AND namespace = ? AND key = ? 
 -- Its time to live counts from here.
 UPDATE items SET touched = max(touched, ?) WHERE tenant = ? AND namespace = ? AND key = ?;
 
--- name: item_holds
--- Who holds a version beside its writer.
-SELECT v.id, v.holds FROM item_versions AS v JOIN items AS i ON i.id = v.item
-WHERE i.tenant = ? AND i.namespace = ? AND i.key = ? AND v.number = ?;
-
--- name: hold_item
--- One more checkpoint holds a version.
-UPDATE item_versions SET holds = ? WHERE id = ?;
-
 -- name: free_item
--- All histories hold a version, for good.
-UPDATE item_versions SET free = 1 WHERE id = ?;
+-- A version is no history's any more, and stays for good.
+UPDATE item_versions SET free = 1 WHERE number = ?4
+  AND item = (SELECT id FROM items WHERE tenant = ?1 AND namespace = ?2 AND key = ?3);
 
 -- name: versions_of
 -- The versions of an item, newest first, with where their writers stand.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM items AS i JOIN item_versions AS v ON v.item = i.id
 LEFT JOIN threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL
 LEFT JOIN checkpoints AS c ON c.thread = t.id AND c.version = t.head
@@ -67,7 +59,7 @@ WHERE i.tenant = ? AND i.namespace = ? AND i.key = ? ORDER BY v.at DESC LIMIT ?;
 -- name: newest_under
 -- The newest version of each item in a run of namespaces.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM items AS i JOIN item_versions AS v ON v.item = i.id AND v.at = i.newest
 LEFT JOIN threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL
 LEFT JOIN checkpoints AS c ON c.thread = t.id AND c.version = t.head
@@ -77,7 +69,7 @@ ORDER BY i.namespace, i.key LIMIT ?6;
 -- name: versions_by
 -- What a thread wrote with a run of its checkpoints.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM item_versions AS v INDEXED BY item_versions_thread JOIN items AS i ON i.id = v.item
 LEFT JOIN threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL
 LEFT JOIN checkpoints AS c ON c.thread = t.id AND c.version = t.head
@@ -87,7 +79,7 @@ ORDER BY v.version, i.namespace, i.key, v.at LIMIT ?5;
 -- name: all_versions
 -- Every version of every item, a page at a time.
 SELECT i.namespace, i.key, i.count, i.turn, i.touched, v.number, v.at, v.thread, v.line, v.version,
-       v.free, v.holds, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
+       v.free, v.digest, v.mac, v.record, t.head, t.head_digest, t.family, c.line
 FROM items AS i JOIN item_versions AS v ON v.item = i.id
 LEFT JOIN threads AS t ON t.tenant = i.tenant AND t.uid = v.thread AND t.deleted IS NULL
 LEFT JOIN checkpoints AS c ON c.thread = t.id AND c.version = t.head
