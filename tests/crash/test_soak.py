@@ -56,7 +56,8 @@ def test_a_server_that_answers_before_it_commits_is_found_out(tmp_path: Path) ->
             try:
                 soak.round(1.5)
             except ChildFailed as found:  # a writer that was still there missed what it had written itself
-                assert "CorruptObject" in str(found), found
+                if "CorruptObject" not in str(found):
+                    raise
                 return
             if soak.tally.lost:
                 return
