@@ -165,7 +165,7 @@ class GraphThreads:
 
 
 def _own(said: dict[str, Any]) -> dict[str, Any]:
-    """What a graph says or is told, apart from what is remembered here: a run changes its versions in place."""
+    """What a graph says or is told, apart from what is remembered here: a run changes it in place."""
     own: dict[str, Any] = canonical.decode(canonical.pack(said))
     return own
 

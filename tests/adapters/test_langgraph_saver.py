@@ -60,7 +60,7 @@ def values(saver: TakebackSaver, config: Any) -> dict[str, Any]:
 
 
 def test_what_a_run_changes_is_its_own(saver: TakebackSaver) -> None:
-    """A run changes the versions of its checkpoint in place; what is stored and remembered stays as it was."""
+    """A run changes the versions of its checkpoint in place; what is stored and remembered stays."""
     checkpoint = empty_checkpoint() | {"channel_values": {"n": 1}, "channel_versions": {"n": 1}}
     checkpoint["versions_seen"] = {"node": {"n": 1}}
     metadata: Any = {"source": "loop", "step": 0, "more": {"a": [1]}}
