@@ -98,7 +98,7 @@ def whole(tb: Repo) -> None:
 
 
 def test_an_export_brings_a_thread_s_memory(pair: tuple[Repo, Repo], tmp_path: Path) -> None:
-    """Every version that the thread wrote, also those it took back; none of others'. It goes back there too."""
+    """Every version that the thread wrote, also those it took back; no others'. It goes back there too."""
     here, there = pair
     learned(here)
     here.export("t", tmp_path / "t.tbx")
