@@ -246,6 +246,8 @@ class Store:
             items.publish(self._ctx, list(writes))
             return
         with naming(step.thread.name):
+            if step._base is not None:
+                items.refuse_merged(self._ctx, step._base.info)
             for write in writes:
                 step._remembers().add(write)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 import takeback
-from takeback.errors import BadName, BadRequest, MemoryConflict, PlanStale, Unstorable
+from takeback.errors import BadName, BadRequest, EffectsDenied, MemoryConflict, PlanStale, Unstorable
 from takeback.store import Store
 
 CITY = (("users", "ann"), "city")
@@ -500,6 +500,34 @@ def test_a_fork_that_came_home(tb, store):
     thread.redo()
     assert shown(store) == "Rome"
     thread.delete()
+    assert shown(store) == "Rome"
+
+
+def test_a_fork_that_came_home_writes_no_more(tb, store):
+    """What it wrote would hang on the head of the thread it was merged into, and never show: refused at
+    once, and where it was merged meanwhile at the step's end."""
+    thread = tb.thread("t", initial={})
+    fork = thread.fork(name="f")
+    with fork.step() as s:
+        s.state["x"] = 1
+        store.put(*CITY, "Rome")
+
+    def late(meanwhile):
+        with fork.step():
+            store.put(CITY[0], "late", 1)
+            meanwhile()
+
+    with pytest.raises(EffectsDenied, match="the fork was merged"):
+        late(lambda: _outside(thread.merge, fork))
+    with pytest.raises(EffectsDenied, match="what it remembers belongs to the thread") as refused:
+        late(lambda: None)
+    assert refused.value.thread == "f"
+    assert (shown(store), store.history(CITY[0], "late")) == ("Rome", [])
+    plan = fork.plan_rollback(0)
+    assert plan.memory.changes == []
+    plan.apply()
+    assert shown(store) == "Rome"
+    fork.delete()
     assert shown(store) == "Rome"
 
 
