@@ -264,6 +264,26 @@ def test_a_query_needs_an_index(store):
         store.search(query="x")
 
 
+def test_mistakes_with_many_and_with_an_index_are_named(people):
+    """What is no list, filter, number or function, and what an embedder cannot have meant."""
+    for bad in ({"where": 3}, {"where": {"age": {"$in": 3}}}, {"limit": "3"}, {"offset": None}):
+        with pytest.raises(BadRequest):
+            people.search("users", **bad)
+    with pytest.raises(BadName, match="None is no namespace"):
+        people.get(None, "k")
+    with pytest.raises(BadRequest, match="no time to live"):
+        people.put("a", "k", 1, ttl="5")
+    with pytest.raises(BadRequest, match="is no function"):
+        people.index(None)
+    for vectors, said in ([], "made 0 vectors of 1 texts"), ([[float("nan")]], "not finite"):
+        people.index(lambda _, vectors=vectors: vectors)
+        with pytest.raises(BadRequest, match=said):
+            people.put("a", "k", "text")
+    people.index(embed, fields="text")
+    people.put("a", "k", {"text": "train"})
+    assert people.search("a", query="train")[0].score > 0.9
+
+
 # --- with steps
 
 
