@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import takeback
@@ -26,7 +27,7 @@ class Project:
         self.root, self.folder = root, folder
         self.repo: Repo = takeback.open(os.path.join(folder, places.STORE), actor=places.login_name())
         self.thread, self.workspace = self._attached() or self._attach()
-        self.repository = Repository(self.thread, root)
+        self.repository = Repository(self.thread._ctx, root)
         self.shells = 0
         """Shell commands that ended since the last version."""
         self._facts = self.repository.now()
@@ -97,6 +98,10 @@ class Project:
         statuses = [self.workspace.status().as_dict()]
         return {"thread": self.thread.name, "version": self.thread.version, "workspaces": statuses}
 
+    def collect(self, grace: int, progress: Callable[[str, int], None]) -> int:
+        """Remove from the store what nothing needs; how many objects that was."""
+        return self.repo.gc(grace=grace, progress=progress).removed
+
     def close(self) -> None:
         self.repo.close()
 
@@ -115,7 +120,7 @@ class Project:
         thread: Thread[Any] = self.repo.thread(places.thread_name(self.root))
         if not thread.exists:
             # The first version already knows where git's branches stand.
-            meta = Repository(thread, self.root).meta()
+            meta = Repository(thread._ctx, self.root).meta()
             thread.commit({}, reason="takeback begins here", meta=meta)
         return thread, thread.workspace(self.root, watch=False)
 
