@@ -18,7 +18,7 @@ from takeback.model.records import Checkpoint
 from takeback.model.tree import read
 
 if TYPE_CHECKING:
-    from takeback.engine.context import Context
+    from takeback.engine.context import Context, Tip
 
 _META_INLINE = 256  # bytes of a metadata value that stands in the record; longer ones are kept by content
 METADATA = "metadata"
@@ -69,6 +69,10 @@ class GraphThreads:
         said = Said(reason=reason, actor=actor, step=_label(place))
         fill = filler(channels, codec, self._prints)
         return engine.put(self._desk, thread, place, fill, said, alone=alone, ledger=ledger)
+
+    def tip(self, thread: str) -> Tip:
+        """Where a thread stands; it comes into being if it is not there yet."""
+        return engine.standing(self._desk, thread)
 
     def put_writes(self, thread: str, checkpoint: str, writes: list[GraphWrite]) -> None:
         """Keep what a task wrote at a checkpoint, which may come later."""

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 from takeback.engine import finding, items
 from takeback.engine.context import Context
 from takeback.engine.finding import Embed
-from takeback.engine.items import Expected, Name, Version, Write
+from takeback.engine.items import Ahead, Expected, Name, Version, Write
 from takeback.engine.verify import Problem, memory_problems
 from takeback.errors import BadRequest
 from takeback.errors.base import naming
@@ -237,13 +237,16 @@ class Store:
         name = _name(namespace, key)
         return None if self._get(name) is None else Write(*name, kind="delete")
 
-    def write(self, writes: Sequence[Write]) -> None:
-        """Make several writes together: with the innermost step that is open here, or at once."""
+    def write(self, writes: Sequence[Write], ahead: Callable[[Context], Ahead | None] | None = None) -> None:
+        """Make several writes together: with the innermost step that is open here, or at once.
+
+        `ahead` says which version of which thread they come with, where they are written before it.
+        """
         if not writes:
             return
         step = next(reversed(self._steps()), None)
         if step is None:
-            items.publish(self._ctx, list(writes))
+            items.publish(self._ctx, list(writes), None if ahead is None else ahead(self._ctx))
             return
         with naming(step.thread.name):
             for write in writes:

@@ -149,6 +149,11 @@ def put_writes(desk: Desk, name: str, checkpoint: str, writes: list[GraphWrite])
             raise _late(name)
 
 
+def standing(desk: Desk, name: str) -> Tip:
+    """Where a thread stands; it comes into being if it is not there yet."""
+    return desk.tip(name, fresh=True) or _born(desk, name, None)
+
+
 def find(desk: Desk, name: str, namespace: str, checkpoint: str | None) -> tuple[Checkpoint, Place] | None:
     """A graph's checkpoint by its id, or the newest of a namespace."""
     tip = desk.tip(name, fresh=True)
