@@ -136,7 +136,7 @@ def test_each_node_has_its_own_place(both: Both) -> None:
         return node
 
     made = StateGraph(Chat).add_sequence([("a", put("a")), ("b", put("b"))]).add_edge(START, "a")
-    graph = made.compile(checkpointer=saver, store=store)
+    graph: Any = made.compile(checkpointer=saver, store=store)
     for thread, durability in (("s", "sync"), ("t", "async")):
         graph.invoke({"messages": [("user", "go")]}, on(thread), durability=durability)
         assert shown(store) == {"a": "a", "b": "b"}
