@@ -34,6 +34,7 @@ from takeback.recovery import OpenStep
 from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
 from takeback.store import Item, ItemVersion
+from takeback.surroundings import GitPart
 from takeback.thread import OnConflict
 from takeback.workspace.directory import Directory
 from takeback.workspace.watch import Watcher
@@ -335,6 +336,7 @@ class AsyncThread(Generic[S]):
         orphans: bool = False,
         ours: Side = False,
         theirs: Side = False,
+        git: bool = False,
     ) -> AsyncPlan:
         """What going back to a checkpoint will do; reads only.
 
@@ -343,7 +345,8 @@ class AsyncThread(Generic[S]):
         relies on; `orphans` takes back what no step claimed.
 
         Files that others changed stay as they are: those that the agent changed too are conflicts. `ours`
-        takes what the checkpoint holds, `theirs` what others left, for all paths or for some.
+        takes what the checkpoint holds, `theirs` what others left, for all paths or for some. `git` takes
+        branches, HEAD and the index of a workspace's repository back too; what they leave is kept.
         """
     async def plan_undo(
         self,
@@ -353,10 +356,11 @@ class AsyncThread(Generic[S]):
         keep: Sequence[int] = (),
         ours: Side = False,
         theirs: Side = False,
+        git: bool = False,
     ) -> AsyncPlan:
         """What taking back the last operation (or going to a bookmark) will do."""
     async def plan_redo(
-        self, *, redo: Sequence[int] = (), ours: Side = False, theirs: Side = False
+        self, *, redo: Sequence[int] = (), ours: Side = False, theirs: Side = False, git: bool = False
     ) -> AsyncPlan:
         """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""
     async def plan_revert(self, ref: Any) -> AsyncPlan:
@@ -637,6 +641,9 @@ class AsyncPlan:
     def files(self) -> FilesPart | None:
         """What it does to the files of attached workspaces; None where it does nothing about files."""
     @property
+    def git(self) -> Awaitable[GitPart | None]:
+        """What moved in the repository of a workspace, and whether it goes back; None where there is none."""
+    @property
     def waits(self) -> dict[str, int]:
         """What this process has no tool for: handlers, and how many effects each is for. A worker that has
         them can carry the plan out, or `--app` brings them.
@@ -760,6 +767,7 @@ class AsyncReceipt:
     bookmark: Bookmark
     standing: list[str]
     kept: dict[str, str]
+    kept_refs: list[str]
     def __str__(self) -> str:
         """Without what each part did, for which the store is asked: `await receipt.done`."""
     def __repr__(self) -> str: ...

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from takeback.engine import applying, forgetting, history, plans, rollback, standing, telling
 from takeback.engine import fork as forks
 from takeback.engine.book import book_of
@@ -43,6 +45,7 @@ class GoingBack(Filing[S]):
         orphans: bool = False,
         ours: Side = False,
         theirs: Side = False,
+        git: bool = False,
     ) -> Plan:
         """What going back to a checkpoint will do; reads only.
 
@@ -51,11 +54,13 @@ class GoingBack(Filing[S]):
         relies on; `orphans` takes back what no step claimed.
 
         Files that others changed stay as they are: those that the agent changed too are conflicts. `ours`
-        takes what the checkpoint holds, `theirs` what others left, for all paths or for some.
+        takes what the checkpoint holds, `theirs` what others left, for all paths or for some. `git` takes
+        branches, HEAD and the index of a workspace's repository back too; what they leave is kept.
         """
         scope = _scope(scope)
         wish = Wish("effects" in scope, [*take_shared], orphans, [*redo], [*keep], "memory" in scope)
-        return self._plan(self._to(ref, scope), wish=wish, files=_wanted(scope, ours, theirs))
+        files = _wanted(scope, ours, theirs)
+        return self._plan(self._to(ref, scope), wish=wish, files=files, git=git)
 
     def plan_undo(
         self,
@@ -65,15 +70,24 @@ class GoingBack(Filing[S]):
         keep: Sequence[int] = (),
         ours: Side = False,
         theirs: Side = False,
+        git: bool = False,
     ) -> Plan:
         """What taking back the last operation (or going to a bookmark) will do."""
         wish, files = Wish(redo=[*redo], keep=[*keep]), _wanted(_SCOPES, ours, theirs)
-        return self._plan(rollback.back(self._ctx, self._need(), bookmark), wish=wish, files=files)
+        move = rollback.back(self._ctx, self._need(), bookmark)
+        return self._plan(move, wish=wish, files=files, git=git)
 
-    def plan_redo(self, *, redo: Sequence[int] = (), ours: Side = False, theirs: Side = False) -> Plan:
+    def plan_redo(
+        self,
+        *,
+        redo: Sequence[int] = (),
+        ours: Side = False,
+        theirs: Side = False,
+        git: bool = False,
+    ) -> Plan:
         """What taking back the last undo will do; effects that it undid stay undone, but those in `redo`."""
         move, files = rollback.forth(self._ctx, self._need()), _wanted(_SCOPES, ours, theirs)
-        return self._plan(move, wish=Wish(redo=[*redo]), files=files)
+        return self._plan(move, wish=Wish(redo=[*redo]), files=files, git=git)
 
     def plan_revert(self, ref: Any) -> Plan:
         """What taking back one version alone will do."""
@@ -179,6 +193,7 @@ class GoingBack(Filing[S]):
         book: Book | None = None,
         files: Wanted | None = None,
         own: bool = False,
+        git: bool = False,
     ) -> Plan:
         wish = wish or Wish()
         book = book or self._book()
@@ -191,7 +206,13 @@ class GoingBack(Filing[S]):
             from takeback import putting_back
 
             parts += putting_back.part_of(self, move, files, own=own)
-        return Plan(self, move, parts, clashes or [])
+        repository = None
+        if git or (move.head.files and move.kind in ("rollback", "undo", "redo")):
+            from takeback import surroundings
+
+            shells, repository = surroundings.parts_of(self, book, move, take_git=git)
+            parts += [part for part in (shells, repository) if part is not None]
+        return Plan(self, move, parts, clashes or [], repository)
 
     def _apply(
         self,
@@ -205,13 +226,15 @@ class GoingBack(Filing[S]):
         from takeback.recovery import PendingPlan
 
         refuse_open(self, f"a {move.kind}")
-        tip = self._need()
+        tip, git = self._need(), plan.git
         # Not read again: if the ledger moved since the plan was made, its guard says so.
         book = book_of(self._ctx, tip.info.family)
         if not isinstance(acknowledge, bool):
             self._refuse_unknown(book, acknowledge)
         if plan.conflicts:
             raise forks.conflict(self._ctx, tip, forks.MergePlan(move, plan.conflicts))
+        if git is not None:
+            said = msgspec.structs.replace(said, meta=said.meta | git.meta())
         job = applying.Job(self._ctx, book, tip, move, plan.effects, said, plan.memory)
         hands = Hands()
         if plan.files is not None:
@@ -224,7 +247,8 @@ class GoingBack(Filing[S]):
         except PlanPaused as paused:
             paused.plan = PendingPlan(self._ctx, book, paused.plan)
             raise
-        return Receipt(self, plan, self._tip.head, bookmark, hands.kept_paths)
+        left = [] if git is None else git.take_back(self._tip.head.id)
+        return Receipt(self, plan, self._tip.head, bookmark, hands.kept_paths, left)
 
     def _refuse_unknown(self, book: Book, numbers: Collection[int]) -> None:
         """A number that no effect has is a mistake, not a wish to be passed over."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blake3 import blake3
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from takeback.going_back import GoingBack
     from takeback.model.ids import Bookmark
     from takeback.model.records import Checkpoint
+    from takeback.surroundings import GitPart
 
 Meta: TypeAlias = "Mapping[str, Any] | None"
 
@@ -26,9 +27,14 @@ class Plan:
     """Everything that an operation will do, made before it does anything. `print(plan)` is for people."""
 
     def __init__(
-        self, thread: GoingBack[Any], move: Move, parts: list[Part], conflicts: list[MergeClash]
+        self,
+        thread: GoingBack[Any],
+        move: Move,
+        parts: list[Part],
+        conflicts: list[MergeClash],
+        git: GitPart | None = None,
     ) -> None:
-        self._thread, self._move = thread, move
+        self._thread, self._move, self._git = thread, move, git
         self.parts = parts
         self.conflicts = conflicts
 
@@ -80,6 +86,11 @@ class Plan:
         from takeback.engine.file_words import FilesPart
 
         return next((part for part in self.parts if isinstance(part, FilesPart)), None)
+
+    @property
+    def git(self) -> GitPart | None:
+        """What moved in the repository of a workspace, and whether it goes back; None where there is none."""
+        return self._git
 
     @property
     def waits(self) -> dict[str, int]:
@@ -158,6 +169,7 @@ class Receipt:
         checkpoint: Checkpoint,
         bookmark: Bookmark,
         kept: Mapping[str, str] | None = None,
+        kept_refs: Sequence[str] = (),
     ) -> None:
         self._thread = thread
         self.checkpoint = checkpoint
@@ -165,6 +177,8 @@ class Receipt:
         self.standing: list[str] = [f"#{e.number} ({e.shown})" for e in plan.effects.standing]
         self.kept: dict[str, str] = dict(kept or {})
         """Files that were to be put back and stay, since somebody else changed them meanwhile: and why."""
+        self.kept_refs: list[str] = [*kept_refs]
+        """Under which names git keeps what branches were taken back from."""
         self._plan = plan
 
     @property
@@ -192,6 +206,7 @@ class Receipt:
             "standing": self.standing,
             "files": self.files,
             "kept": self.kept,
+            "kept_refs": self.kept_refs,
         }
 
     def __str__(self) -> str:

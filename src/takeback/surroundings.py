@@ -6,12 +6,14 @@ Branches stay where they are unless a caller asks; what a shell did elsewhere ca
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from takeback.engine import reach
+from takeback.engine import history, reach
+from takeback.engine.context import Context, pointer
 from takeback.errors import BadRequest
 from takeback.model import canonical
 from takeback.storage.base import Batch
@@ -19,8 +21,11 @@ from takeback.workspace import git, git_program
 from takeback.workspace.git import Facts, Reader
 
 if TYPE_CHECKING:
+    from takeback.engine.book import Book
+    from takeback.engine.rollback import Move
+    from takeback.going_back import GoingBack
+    from takeback.model.ledger import WorkspaceCell
     from takeback.model.records import Checkpoint
-    from takeback.plan import Plan
     from takeback.thread import Thread
 
 SHELLS = "shells"
@@ -30,10 +35,10 @@ SHELLS = "shells"
 class Repository:
     """The git repository of a workspace, as its thread's versions remember it."""
 
-    def __init__(self, thread: Thread[Any], root: str) -> None:
-        self._thread, self.root = thread, root
+    def __init__(self, ctx: Context, root: str, written: bytes | None = None) -> None:
+        self._ctx, self.root = ctx, root
         self._reader = Reader(root)
-        self._written: bytes | None = None
+        self._written = written  # the digest of what is stored already
 
     def now(self) -> Facts | None:
         """What it says of itself; None where there is none."""
@@ -47,29 +52,45 @@ class Repository:
         payload = found.encode()
         digest = canonical.digest(payload)
         if digest != self._written:
-            ctx = self._thread._ctx
-            ctx.storage.apply(Batch(ctx.tenant, [], {digest: payload}))
+            self._ctx.storage.apply(Batch(self._ctx.tenant, [], {digest: payload}))
             self._written = digest
         return {reach.GIT: digest}
 
     def at(self, checkpoint: Checkpoint) -> Facts | None:
         """What it said at a version, or at the last one before that remembers it."""
-        ctx = self._thread._ctx
-        for version in range(checkpoint.version, -1, -1):
-            row = self._thread.at(version).checkpoint if version != checkpoint.version else checkpoint
+        for row in history.earlier(self._ctx, checkpoint):
             if isinstance(digest := row.meta.get(reach.GIT), bytes):
-                return git.decode(ctx.get(digest))
+                return git.decode(self._ctx.get(digest))
         return None
 
 
 class GitPart:
-    """What moved in a repository since a version, and whether a plan takes it back."""
+    """What moved in a repository since a version, and whether a plan takes it back. Looked up when it is
+    first asked for: a plan that nobody looks at does not pay for it."""
 
     name = "git"
 
-    def __init__(self, repository: Repository, target: Facts, now: Facts, *, takes: bool) -> None:
-        self.repository, self.target, self.now, self.takes = repository, target, now, takes
-        self.moved = git.told(repository.root, target, now)
+    def __init__(self, repository: Repository, move: Move, *, takes: bool) -> None:
+        self.repository, self.takes = repository, takes
+        self._aim = move.target
+        self._remembers = reach.GIT in move.head.meta or reach.GIT in move.target.meta
+
+    @cached_property
+    def target(self) -> Facts | None:
+        """What the repository said at the target, as far as that is known."""
+        return self.repository.at(self._aim)
+
+    @cached_property
+    def now(self) -> Facts | None:
+        """What it says now."""
+        return self.repository.now()
+
+    @cached_property
+    def moved(self) -> list[str]:
+        """What is elsewhere now than at the target, a line each."""
+        if self.target is None or self.now is None:
+            return []
+        return git.told(self.repository.root, self.target, self.now)
 
     def summary(self, limit: int = 4) -> str:
         if not self.moved:
@@ -89,12 +110,14 @@ class GitPart:
         return {"part": self.name, "moved": self.moved, "taken_back": self.takes}
 
     def meta(self) -> dict[str, Any]:
-        """What the version that a plan makes says of the repository."""
+        """What the version that a plan makes says of the repository; nothing in a thread that never does."""
+        if not (self._remembers or self.takes):
+            return {}
         return self.repository.meta(self.target if self.takes else self.now)
 
     def take_back(self, mark: str) -> list[str]:
         """Set branches, HEAD and index back; the refs under which what they left is kept."""
-        if not self.takes or not self.moved:
+        if not self.takes or not self.moved or self.target is None or self.now is None:
             return []
         return git_program.take_back(self.repository.root, self.target, self.now, mark)
 
@@ -104,8 +127,14 @@ class ShellPart:
 
     name = "shell"
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, ctx: Context, move: Move) -> None:
+        self._ctx, self._move = ctx, move
+
+    @cached_property
+    def count(self) -> int:
+        """Those of the versions that the plan leaves behind; what was taken back before is not among them."""
+        head, target = pointer(self._move.head), pointer(self._move.target)
+        return sum(_count(row.meta) for row in history.left_behind(self._ctx, head, target))
 
     def summary(self, limit: int = 4) -> str:  # noqa: ARG002 (it is one line)
         if not self.count:
@@ -137,8 +166,8 @@ class Exported(msgspec.Struct, frozen=True):
 
 def export_commit(thread: Thread[Any], ref: Any, branch: str) -> Exported:
     """Write the files of a version as a commit on a new branch of the workspace's repository."""
-    root, checkpoint = root_of(thread), thread.at(ref).checkpoint
-    repository = None if root is None else Repository(thread, root)
+    root, checkpoint = _root_of(thread._attached().cells()), thread.at(ref).checkpoint
+    repository = None if root is None else Repository(thread._ctx, root)
     if repository is None or repository.now() is None:
         raise BadRequest("there is no git repository in the workspace", thread=thread.name)
     facts = repository.at(checkpoint)
@@ -162,41 +191,35 @@ def export_commit(thread: Thread[Any], ref: Any, branch: str) -> Exported:
     return Exported(sha, checkpoint.version, len(files), left)
 
 
-def root_of(thread: Thread[Any]) -> str | None:
+def parts_of(
+    thread: GoingBack[Any], book: Book, move: Move, *, take_git: bool
+) -> tuple[ShellPart | None, GitPart | None]:
+    """What a plan goes back over beside files: shell commands, and what moved in git."""
+    ctx, uid = thread._ctx, thread._need().info.uid
+    root = _root_of(cell for cell in book.workspaces.values() if cell.thread == uid and not cell.detached)
+    if root is None:
+        if take_git:
+            raise BadRequest("git goes back with one workspace on this machine", thread=thread.name)
+        return None, None
+    part = None
+    if git.places(root) is not None:
+        written = move.head.meta.get(reach.GIT)
+        part = GitPart(Repository(ctx, root, written), move, takes=take_git)
+    if take_git and (part is None or part.target is None or part.now is None):
+        raise BadRequest(
+            "nothing is known of a git repository at that version", thread=thread.name,
+            checkpoint=move.target.version,
+        )  # fmt: skip
+    return ShellPart(ctx, move), part
+
+
+def _root_of(cells: Iterable[WorkspaceCell]) -> str | None:
     """The directory of the thread's one workspace here; None where it has none, or several."""
     from takeback.attached import this_host
 
     host = this_host()
-    here = [workspace.path for workspace in thread.workspaces() if workspace.host == host]
+    here = [os.fsdecode(cell.path) for cell in cells if cell.host == host]
     return here[0] if len(here) == 1 else None
-
-
-def accompany(thread: Thread[Any], plan: Plan, *, take_git: bool = False) -> GitPart | None:
-    """Have a plan say what moved in git since its target, and how many shell commands ran since."""
-    root = root_of(thread)
-    if root is None:
-        if take_git:
-            raise BadRequest("--git needs a workspace on this machine", thread=thread.name)
-        return None
-    part = None
-    if plan.target.uid == thread.info.uid:
-        plan.parts.append(ShellPart(_shells(thread, plan.target.version)))
-        repository = Repository(thread, root)
-        target, now = repository.at(plan.target), repository.now()
-        if target is not None and now is not None:
-            part = GitPart(repository, target, now, takes=take_git)
-            plan.parts.append(part)
-    if take_git and part is None:
-        raise BadRequest(
-            "nothing is known of a git repository at that version", thread=thread.name,
-            checkpoint=plan.target.version,
-        )  # fmt: skip
-    return part
-
-
-def _shells(thread: Thread[Any], after: int) -> int:
-    """Shell commands in the versions after this one that still count."""
-    return sum(_count(c.meta) for c in thread.history() if c.version > after)
 
 
 def _count(meta: Mapping[str, Any]) -> int:

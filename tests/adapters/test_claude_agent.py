@@ -35,9 +35,12 @@ def entry(text, **fields):
     return {"type": "user", "uuid": str(uuid.uuid4()), "message": message, **fields}
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def tb(request, tmp_path):
-    url = ":memory:" if request.param == "memory" else str(tmp_path / "agent.db")
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    else:
+        url = ":memory:" if request.param == "memory" else str(tmp_path / "agent.db")
     with takeback.open(url, durability="relaxed") as repo:
         yield repo
 

@@ -31,9 +31,12 @@ def run(coroutine):
     return asyncio.run(coroutine)
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def tb(request, tmp_path):
-    url = ":memory:" if request.param == "memory" else str(tmp_path / "agent.db")
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    else:
+        url = ":memory:" if request.param == "memory" else str(tmp_path / "agent.db")
     with takeback.open(url, durability="relaxed") as repo:
         yield repo
 

@@ -27,9 +27,12 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def tb(request, store_path, clock):
-    url = ":memory:" if request.param == "memory" else store_path
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    else:
+        url = ":memory:" if request.param == "memory" else store_path
     with takeback.open(url, durability="relaxed", clock=clock, actor="me") as repo:
         yield repo
 

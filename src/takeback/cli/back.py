@@ -136,8 +136,9 @@ def roll_back(session: Session) -> int:
         orphans=args.orphans,
         ours=_side(args.ours),
         theirs=_side(args.theirs),
+        git=args.git,
     )
-    return _carry_out(session, thread, plan, asks=True)
+    return _carry_out(session, plan, asks=True)
 
 
 def take_last_back(session: Session) -> int:
@@ -147,9 +148,9 @@ def take_last_back(session: Session) -> int:
     redo, keep = numbers(args.redo_effects, "--redo-effects"), numbers(args.keep, "--keep")
     thread = _prepared(session)
     plan = thread.plan_undo(
-        args.bookmark, redo=redo, keep=keep, ours=_side(args.ours), theirs=_side(args.theirs)
+        args.bookmark, redo=redo, keep=keep, ours=_side(args.ours), theirs=_side(args.theirs), git=args.git
     )
-    return _carry_out(session, thread, plan, asks=False)
+    return _carry_out(session, plan, asks=False)
 
 
 def bring_again(session: Session) -> int:
@@ -158,13 +159,12 @@ def bring_again(session: Session) -> int:
     args = session.args
     redo = numbers(args.redo_effects, "--redo-effects")
     thread = _prepared(session)
-    plan = thread.plan_redo(redo=redo, ours=_side(args.ours), theirs=_side(args.theirs))
-    return _carry_out(session, thread, plan, asks=False)
+    plan = thread.plan_redo(redo=redo, ours=_side(args.ours), theirs=_side(args.theirs), git=args.git)
+    return _carry_out(session, plan, asks=False)
 
 
 def revert_one(session: Session) -> int:
-    thread = session.thread()
-    return _carry_out(session, thread, thread.plan_revert(session.args.ref), asks=True)
+    return _carry_out(session, session.thread().plan_revert(session.args.ref), asks=True)
 
 
 def _prepared(session: Session) -> Thread[Any]:
@@ -178,12 +178,10 @@ def _side(given: list[str] | None) -> bool | list[str]:
     return False if not given else True if "" in given else given
 
 
-def _carry_out(session: Session, thread: Thread[Any], plan: Plan, *, asks: bool) -> int:
+def _carry_out(session: Session, plan: Plan, *, asks: bool) -> int:
     """Show the plan, ask, do exactly that, and say how it is reversed; or only the first of these."""
     from takeback.cli.ask import confirmed, reason
-    from takeback.surroundings import accompany
 
-    git = accompany(thread, plan, take_git=getattr(session.args, "git", False))
     if session.args.plan:
         show_plan(session, plan)
         return 0
@@ -198,9 +196,8 @@ def _carry_out(session: Session, thread: Thread[Any], plan: Plan, *, asks: bool)
         why = why if why is not None else reason(session)
     wait = getattr(session.args, "wait", None)
     with session.out.aside():
-        receipt = plan.apply(why, acknowledge=known, wait=wait, meta=git.meta() if git else None)
-    kept = git.take_back(receipt.checkpoint.id) if git else []
-    show_receipt(session, plan, receipt, kept)
+        receipt = plan.apply(why, acknowledge=known, wait=wait)
+    show_receipt(session, plan, receipt)
     return 0
 
 
@@ -229,15 +226,15 @@ def show_plan(session: Session, plan: Plan) -> None:
         out.line("  ", (text, "yellow"))
 
 
-def show_receipt(session: Session, plan: Plan, receipt: Receipt, kept: list[str]) -> None:
+def show_receipt(session: Session, plan: Plan, receipt: Receipt) -> None:
     out, made = session.out, receipt.checkpoint
     if out.json:
-        out.document(receipt.as_dict() | {"kept_refs": kept})
+        out.document(receipt.as_dict())
         return
     out.line((f"✓ {_aim(plan)}", "bold green"))
     if not _show_parts(session, plan, 20):
         out.lines(["the state did not change"])
-    for ref in kept:
+    for ref in receipt.kept_refs:
         out.line("  ", (f"what it was is kept as {ref}", "dim"))
     out.line("now at version ", (str(made.version), "bold"), " (", (made.id, "cyan"), ")")
     reverse = "redo" if made.kind == "undo" else "undo"

@@ -73,5 +73,5 @@ def merge_thread(session: Session) -> int:
     elif args.plan:
         show_plan(session, plan)
     else:
-        show_receipt(session, plan, plan.apply(args.reason), [])
+        show_receipt(session, plan, plan.apply(args.reason))
     return 0

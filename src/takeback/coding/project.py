@@ -26,7 +26,7 @@ class Project:
         self.root, self.folder = root, folder
         self.repo: Repo = takeback.open(os.path.join(folder, places.STORE), actor=places.login_name())
         self.thread, self.workspace = self._attached() or self._attach()
-        self.repository = Repository(self.thread, root)
+        self.repository = Repository(self.thread._ctx, root)
         self.shells = 0
         """Shell commands that ended since the last version."""
         self._facts = self.repository.now()
@@ -115,7 +115,7 @@ class Project:
         thread: Thread[Any] = self.repo.thread(places.thread_name(self.root))
         if not thread.exists:
             # The first version already knows where git's branches stand.
-            meta = Repository(thread, self.root).meta()
+            meta = Repository(thread._ctx, self.root).meta()
             thread.commit({}, reason="takeback begins here", meta=meta)
         return thread, thread.workspace(self.root, watch=False)
 

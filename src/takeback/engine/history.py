@@ -130,6 +130,20 @@ def _within(checkpoint: Checkpoint, ancestors: set[tuple[bytes, int, int]]) -> b
     )
 
 
+def earlier(ctx: Context, checkpoint: Checkpoint) -> Iterator[Checkpoint]:
+    """A version and those before it in its thread, newest first."""
+    yield checkpoint
+    yield from _pages(ctx, checkpoint.uid, 0, checkpoint.version - 1, newest_first=True)
+
+
+def left_behind(ctx: Context, head: Pointer, target: Pointer) -> Iterator[Checkpoint]:
+    """What a head's history has and the target's has not: what going there takes back, and nothing twice."""
+    kept = {(uid, line): version for uid, line, version in lineage(ctx, target)}
+    for uid, line, version in lineage(ctx, head):
+        low = max(line, kept.get((uid, line), line - 1) + 1)
+        yield from _pages(ctx, uid, low, version, newest_first=True)
+
+
 def descends(ctx: Context, start: Pointer, ancestor: Pointer) -> bool:
     checkpoint = ctx.storage.checkpoint(ctx.tenant, ancestor.uid, ancestor.version)
     return checkpoint is not None and any(

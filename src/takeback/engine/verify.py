@@ -16,6 +16,7 @@ from takeback.engine.items import MEMORY
 from takeback.engine.retention import pruned
 from takeback.engine.seals import Seal
 from takeback.engine.steps import differences
+from takeback.engine.telling import BACK
 from takeback.errors import CorruptObject
 from takeback.model import canonical, items
 from takeback.model.graphs import is_marked
@@ -116,6 +117,7 @@ class _Check:
         self.seen: set[bytes] = set()
         self.began_signed = False
         self.closed: list[tuple[int, bytes]] = []
+        self.planned: set[int] = set()  # versions that a plan made
         self.placed: list[Checkpoint] = []
         self.pruned = pruned(ctx, info.uid)
         for low, high, _ in self.pruned:
@@ -131,6 +133,8 @@ class _Check:
             self.placed.append(c)
         if c.uses:
             self.closed.append((c.version, c.uses))
+        if c.kind in BACK:
+            self.planned.add(c.version)
         self.previous, self.next_version = c, c.version + 1
 
     def end(self) -> None:
@@ -166,9 +170,23 @@ class _Check:
         for at, digest in self.closed:
             payload = self.ctx.storage.objects(self.ctx.tenant, [digest]).get(digest)
             for said in [] if payload is None else canonical.decode(payload):
-                if said[0] == MEMORY and said not in there[at]:
+                if said[0] != MEMORY:
+                    continue
+                if said in there[at]:
+                    there[at].remove(said)
+                else:
                     name = items.shown(said[1], said[2])
                     self._problem("memory", f"what its step wrote to memory as {name} is not there", at)
+        self._unwritten(there)
+
+    def _unwritten(self, there: dict[int, list[Any]]) -> None:
+        """What claims to be of a checkpoint that says nothing of it. What plans write anew is not covered."""
+        for at, left in sorted(there.items()):
+            if at in self.planned:
+                continue
+            for said in left:
+                name = items.shown(said[1], said[2])
+                self._problem("memory", f"memory has a version of {name} that its step did not write", at)
 
     def graph(self) -> None:
         """What a graph's tasks wrote, and where the graph finds its checkpoints, against the chain."""

@@ -64,9 +64,13 @@ def read(raw: bytes, digest: bytes) -> ItemRecord:
         number, *values = ormsgpack.unpackb(raw)
         if number != ITEM_FORMAT:
             raise ValueError(f"format {number}")
-        return msgspec.convert(dict(zip(_FIELDS, values, strict=True)), ItemRecord)
+        record = msgspec.convert(dict(zip(_FIELDS, values, strict=True)), ItemRecord)
     except (ValueError, TypeError, msgspec.ValidationError) as error:
         raise CorruptObject(f"a version of an item that cannot be read: {error}") from None
+    # A step's checkpoint covers the digest of the value, so a value in the record must be that one's.
+    if record.inline and blake3(record.inline).digest() != record.root:
+        raise CorruptObject("a version of an item holds another value than it says")
+    return record
 
 
 def _digest(raw: bytes) -> bytes:
