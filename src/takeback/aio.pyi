@@ -9,12 +9,13 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from takeback.engine import plans, telling
 from takeback.engine.changes import Change
+from takeback.engine.context import Context
 from takeback.engine.copy_report import CopyReport
 from takeback.engine.file_words import FileChange, FilesPart
 from takeback.engine.files import Side
 from takeback.engine.finding import Embed
 from takeback.engine.forgetting import MemoryPart
-from takeback.engine.items import Expected, Write
+from takeback.engine.items import Ahead, Expected, Write
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
 from takeback.engine.retention import Collected, Pruning, Weight
@@ -757,8 +758,13 @@ class AsyncStore:
         """A write that is not made yet, for `write`; `vectors` by what they were made of."""
     async def removal(self, namespace: NamespaceLike, key: str) -> Write | None:
         """A deletion that is not made yet; None where there is nothing to delete."""
-    async def write(self, writes: Sequence[Write]) -> None:
-        """Make several writes together: with the innermost step that is open here, or at once."""
+    async def write(
+        self, writes: Sequence[Write], ahead: Callable[[Context], Ahead | None] | None = None
+    ) -> None:
+        """Make several writes together: with the innermost step that is open here, or at once.
+
+        `ahead` says which version of which thread they come with, where they are written before it.
+        """
 
 class AsyncReceipt:
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""
