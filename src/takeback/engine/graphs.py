@@ -9,8 +9,9 @@ version opens a line, and says over which head it was written.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -30,6 +31,8 @@ from takeback.storage.base import Batch, Buried, Places, PutWrites, ThreadGone, 
 _REMEMBERED = 2000  # threads, and the graph's ids
 _PAGE = 200
 _Base = tuple[Checkpoint, Place]
+Dress: TypeAlias = Callable[[Tip, Draft], AbstractContextManager[Draft]]
+"""What a version takes in beside what the graph says: held until it is recorded."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -104,7 +107,15 @@ class Desk:
 
 
 def put(
-    desk: Desk, name: str, place: Place, fill: Fill, said: Said, *, alone: bool = False, ledger: str = "none"
+    desk: Desk,
+    name: str,
+    place: Place,
+    fill: Fill,
+    said: Said,
+    dress: Dress,
+    *,
+    alone: bool = False,
+    ledger: str = "none",
 ) -> Checkpoint:
     """A graph's checkpoint becomes a version. With `alone` it has to follow the newest of its namespace."""
     fresh = False
@@ -121,7 +132,8 @@ def put(
         base = _base(desk, tip, head, told)
         draft = _draft(desk.ctx, tip, head, base, told, fill, said, ledger)
         try:
-            after = publish(desk.ctx, tip, draft)
+            with dress(tip, draft) as dressed:
+                after = publish(desk.ctx, tip, dressed)
         except Conflict:
             fresh = True
             continue
