@@ -9,13 +9,12 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from takeback.engine import plans, telling
 from takeback.engine.changes import Change
-from takeback.engine.context import Context
 from takeback.engine.copy_report import CopyReport
 from takeback.engine.file_words import FileChange, FilesPart
 from takeback.engine.files import Side
 from takeback.engine.finding import Embed
 from takeback.engine.forgetting import MemoryPart
-from takeback.engine.items import Ahead, Expected, Write
+from takeback.engine.items import Expected, Write
 from takeback.engine.merge3 import MergeClash
 from takeback.engine.plans import EffectsPart
 from takeback.engine.retention import Collected, Pruning, Weight
@@ -34,7 +33,7 @@ from takeback.plan import Meta
 from takeback.recovery import OpenStep
 from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
-from takeback.store import Item, ItemVersion
+from takeback.store import Item, ItemVersion, Place
 from takeback.surroundings import GitPart
 from takeback.thread import OnConflict
 from takeback.workspace.directory import Directory
@@ -758,9 +757,7 @@ class AsyncStore:
         """A write that is not made yet, for `write`; `vectors` by what they were made of."""
     async def removal(self, namespace: NamespaceLike, key: str) -> Write | None:
         """A deletion that is not made yet; None where there is nothing to delete."""
-    async def write(
-        self, writes: Sequence[Write], ahead: Callable[[Context], Ahead | None] | None = None
-    ) -> None:
+    async def write(self, writes: Sequence[Write], ahead: Place | None = None) -> None:
         """Make several writes together: with the innermost step that is open here, or at once.
 
         `ahead` says which version of which thread they come with, where they are written before it.

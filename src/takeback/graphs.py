@@ -21,6 +21,7 @@ from takeback.model.tree import read
 if TYPE_CHECKING:
     from takeback.engine.commit import Draft
     from takeback.engine.context import Context, Tip
+    from takeback.engine.items import Ahead, Name
 
 _META_INLINE = 256  # bytes of a metadata value that stands in the record; longer ones are kept by content
 METADATA = "metadata"
@@ -75,6 +76,10 @@ class GraphThreads:
     def tip(self, thread: str) -> Tip:
         """Where a thread stands; it comes into being if it is not there yet."""
         return engine.standing(self._desk, thread)
+
+    def wrote_ahead(self, thread: str, checkpoint: str, place: Ahead, names: list[Name]) -> None:
+        """Items were written ahead of the version that goes on from a checkpoint; their place is a guess."""
+        self._desk.wrote_ahead(thread, checkpoint, place, names)
 
     def put_writes(self, thread: str, checkpoint: str, writes: list[GraphWrite]) -> None:
         """Keep what a task wrote at a checkpoint, which may come later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,8 @@ from takeback.model.items import Namespace, NamespaceLike, check_key, checked, j
 from takeback.model.records import instant
 from takeback.step import Step, open_steps
 from takeback.storage.items import TouchItems
+
+Place: TypeAlias = Callable[[Context, list[Name]], Ahead | None]
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -237,7 +239,7 @@ class Store:
         name = _name(namespace, key)
         return None if self._get(name) is None else Write(*name, kind="delete")
 
-    def write(self, writes: Sequence[Write], ahead: Callable[[Context], Ahead | None] | None = None) -> None:
+    def write(self, writes: Sequence[Write], ahead: Place | None = None) -> None:
         """Make several writes together: with the innermost step that is open here, or at once.
 
         `ahead` says which version of which thread they come with, where they are written before it.
@@ -246,7 +248,8 @@ class Store:
             return
         step = next(reversed(self._steps()), None)
         if step is None:
-            items.publish(self._ctx, list(writes), None if ahead is None else ahead(self._ctx))
+            place = None if ahead is None else ahead(self._ctx, [write.name for write in writes])
+            items.publish(self._ctx, list(writes), place)
             return
         with naming(step.thread.name):
             for write in writes:

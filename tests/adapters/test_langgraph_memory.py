@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -229,3 +230,35 @@ def test_two_handles_on_one_store(tmp_path: Path) -> None:
         saver.undo(thread_id="t")
         assert shown(store) == {"home": "Bern"}
         assert [v.thread for v in store.store.history(USER, "home")] == ["t", "t"]
+
+
+def test_two_runs_from_one_checkpoint(both: Both) -> None:
+    """A run that was overtaken opens a line: what its nodes put goes along, the other run's stays there."""
+    saver, store = both
+    putting, go_on = threading.Event(), threading.Event()
+
+    def slow(state: Chat, runtime: Runtime) -> dict[str, Any]:
+        assert runtime.store is not None
+        said = str(state["messages"][-1].content)
+        runtime.store.put(USER, said, {"is": said})
+        if said == "second":
+            putting.set()
+            assert go_on.wait(60)
+        return {"messages": [AIMessage(said)]}
+
+    graph = compiled(both, slow)
+    say(graph, "t", "first")
+    second = threading.Thread(target=say, args=(graph, "t", "second"))
+    second.start()
+    assert putting.wait(60)
+    say(graph, "t", "third")
+    third = at(graph)
+    go_on.set()
+    second.join()
+    assert shown(store) == {"first": "first", "second": "second"}
+    graph.invoke(None, on("t", checkpoint_id=third))
+    assert shown(store) == {"first": "first", "second": "second", "third": "third"}
+    saver.undo(thread_id="t")
+    assert shown(store) == {"first": "first", "second": "second"}
+    assert saver.forks(thread_id="t")
+    assert saver.verify(thread_id="t").problems == []

@@ -202,11 +202,7 @@ def _again(turned: Turned) -> Write:
     name, after = (turned.seen.namespace, turned.seen.key), turned.after
     if after is None:
         return Write(*name, kind="delete")
-    said = after.record
-    return Write(
-        *name, root=said.root, inline=said.inline, vectors=said.vectors, ttl_us=said.ttl_us,
-        created_us=said.created_us,
-    )  # fmt: skip
+    return items.anew(after)
 
 
 def _number(version: Version | None) -> int | None:

@@ -160,6 +160,21 @@ def version_of(ctx: Context, write: Write, at: Checkpoint | Ahead | None) -> New
     return msgspec.structs.replace(new, thread=at.uid, line=at.line, version=at.version)
 
 
+def anew(found: Version) -> Write:
+    """What a version says, to be written again."""
+    said = found.record
+    return Write(
+        *found.name, kind=said.kind, root=said.root, inline=said.inline, vectors=said.vectors,
+        ttl_us=said.ttl_us, created_us=said.created_us,
+    )  # fmt: skip
+
+
+def is_at(found: Version, place: Ahead) -> bool:
+    """Whether it was written there."""
+    row = found.row
+    return (row.thread, row.line, row.version) == (place.uid, place.line, place.version)
+
+
 def publish(ctx: Context, writes: list[Write], at: Ahead | None = None) -> None:
     """Write outside of any step, all or none: as part of the version that comes next (`at`), or of nobody's
     history, so that nobody's going back takes it away."""

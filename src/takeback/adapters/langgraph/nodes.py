@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.runnables.config import var_child_runnable_config
 
 from takeback.adapters.langgraph.saver import TakebackSaver
-from takeback.engine.items import Ahead
+from takeback.engine.items import Ahead, Name
 from takeback.errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def wait_until_stored(saver: TakebackSaver, thread_id: str, own: Mapping[str, An
             time.sleep(0.002)
 
 
-def ahead(ctx: Context) -> Ahead | None:
-    """The version that what is written here comes with: the next of the graph's thread. None outside of a
+def ahead(ctx: Context, names: list[Name]) -> Ahead | None:
+    """The version that items written here come with: the next of the graph's thread. None outside of a
     node, and where the graph keeps its threads in another store."""
     config = var_child_runnable_config.get() or {}
     own = config.get("configurable") or {}
@@ -57,7 +57,10 @@ def ahead(ctx: Context) -> Ahead | None:
         return None
     said = config.get("metadata") or {}
     node, reason, actor = (_text(said.get(name)) for name in ("langgraph_node", "reason", "actor"))
-    return Ahead(tip.info.uid, tip.head.line, tip.head.version + 1, ctx.clock(), node, reason, actor)
+    place = Ahead(tip.info.uid, tip.head.line, tip.head.version + 1, ctx.clock(), node, reason, actor)
+    for checkpoint in (own.get("checkpoint_map") or {}).values():
+        saver._graphs.wrote_ahead(thread_id, checkpoint, place, names)
+    return place
 
 
 def _text(value: Any) -> str | None:
