@@ -19,6 +19,7 @@ from benchmarks import (
     effects,
     hooks,
     machine,
+    memory,
     million,
     peers,
     reads,
@@ -84,6 +85,7 @@ def run(mode: str, sizes: Sizes, out: Path, console: Console) -> report.Run:
 def families(folder: Path, postgres: Server, sizes: Sizes) -> Iterator[Measure]:
     yield from writes.run(folder, sizes)
     yield from effects.run(folder, sizes)
+    yield from memory.run(folder, sizes)
     yield from server.run(postgres, sizes)
     yield from reads.run(folder, sizes)
     yield from disk.run(folder, sizes)

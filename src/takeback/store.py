@@ -3,7 +3,11 @@ them."""
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Callable, Iterator, Mapping, Sequence
+=======
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+>>>>>>> main
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -14,7 +18,7 @@ from takeback.engine.context import Context
 from takeback.engine.finding import Embed
 from takeback.engine.items import Ahead, Expected, Name, Version, Write
 from takeback.engine.verify import Problem, memory_problems
-from takeback.errors import BadRequest
+from takeback.errors import BadName, BadRequest
 from takeback.errors.base import naming
 from takeback.model.items import Namespace, NamespaceLike, check_key, checked, joined, namespace, split
 from takeback.model.records import instant
@@ -111,7 +115,7 @@ class Store:
         """
         vectors: list[tuple[str, Sequence[float]]] = []
         if self._index is not None and index is not False:
-            fields = self._index.fields if index is True else tuple(index)
+            fields = self._index.fields if index is True else _labels(index)
             vectors = self._vectors(self._index, value, fields)
         write = self.draft(
             namespace, key, value, expect=expect, ttl=ttl, vectors=vectors, reason=reason, actor=actor
@@ -168,7 +172,7 @@ class Store:
         `where` is what their values have: `{"city": "Rome", "age": {"$gte": 18}}`. Operators: $eq, $ne, $gt,
         $gte, $lt, $lte, $in, $nin, $contains, $exists.
         """
-        if offset < 0 or (limit is not None and limit < 0):
+        if not _count(offset) or not (limit is None or _count(limit)):
             raise BadRequest(f"limit={limit} and offset={offset} are no part of a list")
         vector = None if query is None else self._query(query)
         end = None if limit is None else offset + limit
@@ -204,7 +208,9 @@ class Store:
         `fields` says which texts of a value: `$` all of it, `text`, `notes[*].text`. Vectors are kept with
         the items, and compared one by one: good for thousands of items in a namespace, not for millions.
         """
-        self._index = Index(embed, tuple(fields))
+        if not callable(embed):
+            raise BadRequest(f"embed={embed!r} is no function", hint="It makes vectors of a list of texts")
+        self._index = Index(embed, (fields,) if isinstance(fields, str) else tuple(fields))
 
     def verify(self) -> list[Problem]:
         """What does not hold of all versions of all items: recomputed from the stored bytes."""
@@ -252,6 +258,8 @@ class Store:
             items.publish(self._ctx, list(writes), place)
             return
         with naming(step.thread.name):
+            if step._base is not None:
+                items.refuse_merged(self._ctx, step._base.info)
             for write in writes:
                 step._remembers().add(write)
 
@@ -318,13 +326,13 @@ class Store:
     def _query(self, query: str) -> bytes:
         if self._index is None:
             raise BadRequest("a query needs an index", hint="tb.store.index(embed=…), before items are put")
-        return finding.packed(self._index.embed([query])[0])
+        return finding.packed(finding.embedded(self._index.embed, [query])[0])
 
     def _vectors(self, index: Index, value: Any, fields: Sequence[str]) -> list[tuple[str, Sequence[float]]]:
         texts = finding.texts(value, fields)
         if not texts:
             return []
-        vectors = index.embed([text for _, text in texts])
+        vectors = finding.embedded(index.embed, [text for _, text in texts])
         return [(field, vector) for (field, _), vector in zip(texts, vectors, strict=True)]
 
     def _touch(self, names: list[Name]) -> None:
@@ -368,10 +376,17 @@ class Store:
 
 
 def _name(given: NamespaceLike, key: str) -> Name:
-    return joined(namespace(given)), check_key(key)
+    return joined(namespace(_labels(given))), check_key(key)
 
 
-def _labels(given: NamespaceLike) -> Namespace:
+def _count(given: object) -> bool:
+    return isinstance(given, int) and given >= 0
+
+
+def _labels(given: NamespaceLike) -> tuple[str, ...]:
+    """Several texts, or one by itself."""
+    if not isinstance(given, Iterable):
+        raise BadName(f"{given!r} is no namespace", hint="For example ('users', 'ann')")
     return (given,) if isinstance(given, str) else tuple(given)
 
 
@@ -390,6 +405,6 @@ def _micros(ttl: float | timedelta | None) -> int | None:
     if ttl is None:
         return None
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    if not 0 < seconds < 10**9:
+    if not isinstance(seconds, int | float) or not 0 < seconds < 10**9:
         raise BadRequest(f"ttl={ttl!r} is no time to live", hint="In seconds, or a timedelta")
     return int(seconds * 1_000_000)

@@ -12,7 +12,7 @@ from takeback.engine import fork as forks
 from takeback.engine import history, retention, seals, standing, steps, threads
 from takeback.engine.commit import Draft, Identity, ItemStale, Said, metadata
 from takeback.engine.context import Tip, needed
-from takeback.engine.items import Buffer
+from takeback.engine.items import Buffer, refuse_merged
 from takeback.engine.patch import edits, json_patch, merge_patch
 from takeback.engine.retention import Pruning
 from takeback.engine.seals import Seal
@@ -315,6 +315,8 @@ class Thread(GoingBack[S], Acting[S]):
         """The end of a step: nothing when nothing changed, else a version, merged with what others did."""
         if memory and base is None:
             base = self._born()
+        if memory and base is not None:
+            refuse_merged(self._ctx, base.info)
         with self._looked() as seen:
             made = self._finished(base, state, said, session, seen, memory)
             if seen is not None:

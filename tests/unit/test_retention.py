@@ -268,3 +268,45 @@ def test_what_takes_space(tb, filed):
     assert heavy.files == 10_000
     assert 0 < light.state < 200
     assert light.files == 0
+
+
+# --- what takes up files that are given up meanwhile
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_plan_does_not_bring_back_files_that_were_given_up_since(tb, filed, collected):
+    """Refused in the very transaction, whether or not they are still there; the state can go back."""
+    thread, _ = filed
+    plan, before = thread.plan_rollback(2), thread.version
+    tb.thread("t").prune(0, keep=1)
+    if collected:
+        tb.gc(grace=0)
+    with pytest.raises(errors.FilesPruned, match="given up") as refused:
+        plan.apply()
+    assert (refused.value.thread, refused.value.checkpoint) == ("t", 2)
+    assert thread.refresh().version == before
+    thread.rollback(2, scope=["state"])
+    assert thread.head.files == thread.at(10).checkpoint.files
+    assert thread.verify().ok
+
+
+def test_a_plan_that_leaves_files_as_they_are_is_not_refused(tb, filed):
+    thread, digests = filed
+    thread.patch({"n": 1})
+    plan = thread.plan_undo()
+    tb.thread("t").prune(0, keep=1)
+    assert plan.apply().checkpoint.files[0].manifest == digests[-1]
+
+
+def test_a_fork_of_a_version_whose_files_were_given_up_has_none(tb, filed):
+    """And nothing in it is missing: it says the same of itself after a collection."""
+    thread, digests = filed
+    whole = thread.fork(3, "whole")
+    thread.prune(0, keep=1)
+    bare = thread.fork(3, "bare")
+    tb.gc(grace=0)
+    assert [root.manifest for root in whole.head.files] == [digests[2]]
+    assert (bare.head.files, bare.state) == ([], thread.at(3).state)
+    bare.patch({"n": 2})
+    assert digests[2] in objects(tb)
+    assert all(report.ok for report in tb.verify())

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 import takeback
-from takeback.errors import BadName, BadRequest, MemoryConflict, PlanStale, Unstorable
+from takeback.errors import BadName, BadRequest, EffectsDenied, MemoryConflict, PlanStale, Unstorable
 from takeback.store import Store
 
 CITY = (("users", "ann"), "city")
@@ -264,6 +264,26 @@ def test_a_query_needs_an_index(store):
         store.search(query="x")
 
 
+def test_mistakes_with_many_and_with_an_index_are_named(people):
+    """What is no list, filter, number or function, and what an embedder cannot have meant."""
+    for bad in ({"where": 3}, {"where": {"age": {"$in": 3}}}, {"limit": "3"}, {"offset": None}):
+        with pytest.raises(BadRequest):
+            people.search("users", **bad)
+    with pytest.raises(BadName, match="None is no namespace"):
+        people.get(None, "k")
+    with pytest.raises(BadRequest, match="no time to live"):
+        people.put("a", "k", 1, ttl="5")
+    with pytest.raises(BadRequest, match="is no function"):
+        people.index(None)
+    for vectors, said in ([], "made 0 vectors of 1 texts"), ([[float("nan")]], "not finite"):
+        people.index(lambda _, vectors=vectors: vectors)
+        with pytest.raises(BadRequest, match=said):
+            people.put("a", "k", "text")
+    people.index(embed, fields="text")
+    people.put("a", "k", {"text": "train"})
+    assert people.search("a", query="train")[0].score > 0.9
+
+
 # --- with steps
 
 
@@ -500,6 +520,34 @@ def test_a_fork_that_came_home(tb, store):
     thread.redo()
     assert shown(store) == "Rome"
     thread.delete()
+    assert shown(store) == "Rome"
+
+
+def test_a_fork_that_came_home_writes_no_more(tb, store):
+    """What it wrote would hang on the head of the thread it was merged into, and never show: refused at
+    once, and where it was merged meanwhile at the step's end."""
+    thread = tb.thread("t", initial={})
+    fork = thread.fork(name="f")
+    with fork.step() as s:
+        s.state["x"] = 1
+        store.put(*CITY, "Rome")
+
+    def late(meanwhile):
+        with fork.step():
+            store.put(CITY[0], "late", 1)
+            meanwhile()
+
+    with pytest.raises(EffectsDenied, match="the fork was merged"):
+        late(lambda: _outside(thread.merge, fork))
+    with pytest.raises(EffectsDenied, match="what it remembers belongs to the thread") as refused:
+        late(lambda: None)
+    assert refused.value.thread == "f"
+    assert (shown(store), store.history(CITY[0], "late")) == ("Rome", [])
+    plan = fork.plan_rollback(0)
+    assert plan.memory.changes == []
+    plan.apply()
+    assert shown(store) == "Rome"
+    fork.delete()
     assert shown(store) == "Rome"
 
 

@@ -16,7 +16,7 @@ from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.forgetting import MemoryPart, memory_of
 from takeback.engine.lines import carry_on, given_up
 from takeback.engine.plans import EffectsPart, effects_of, waits
-from takeback.engine.rollback import Move, apply, stale
+from takeback.engine.rollback import Move, apply, stale, takes_up
 from takeback.engine.standing import merging
 from takeback.engine.steps import in_progress
 from takeback.errors import (
@@ -209,7 +209,8 @@ class _AtOnce:
             return self._merging()
         if job.move.kind != "revert":
             self.entries = given_up(job.book, job.tip.info.uid)
-        return [job.book.row(self.entries), *job.memory.rows(checkpoint)]
+        held = takes_up(job.move, job.tip.head)
+        return [*held, job.book.row(self.entries), *job.memory.rows(checkpoint)]
 
     def _merging(self) -> list[Row]:
         """A fork that comes home must stand where it was seen, and nothing may be under way in it."""
@@ -243,7 +244,7 @@ def begin(job: Job) -> PlanCell:
     def decide() -> Change:
         job.seen_again()
         uid = ThreadUid(tip.info.uid)
-        rows: list[Row] = [Still(uid, move.head.line, move.head.digest), Lock(uid, plan.id)]
+        rows = [Still(uid, move.head.line, move.head.digest), *takes_up(move, tip.head), Lock(uid, plan.id)]
         return Change([plan, *approvals.void(book, uid)], answer=plan, rows=rows, objects=job.contents)
 
     try:

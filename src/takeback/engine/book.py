@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from takeback.engine import history
+from takeback.engine import history, reach
 from takeback.engine.context import Context
 from takeback.errors import Conflict, RollbackInProgress, StepLost, ThreadDeleted
 from takeback.model import canonical
@@ -34,6 +34,7 @@ from takeback.model.records import Pointer
 from takeback.storage.base import (
     Batch,
     Cell,
+    FilesGone,
     HeadMoved,
     Ledger,
     LedgerMoved,
@@ -260,6 +261,8 @@ class Book:
             )
         if isinstance(refusal, ThreadGone):
             return ThreadDeleted("the thread was deleted")
+        if isinstance(refusal, FilesGone):
+            return reach.files_pruned(refusal)
         if isinstance(refusal, HeadMoved):
             return StepLost(
                 "the thread went back (or on, on another line) meanwhile: what was under way here is over",

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from takeback.engine import reach
 from takeback.engine.carrying import carried
 from takeback.engine.context import BUILD, Context, Tip, current_trace
 from takeback.engine.merge3 import merge_values
@@ -35,6 +36,8 @@ from takeback.model.tree.build import build
 from takeback.model.tree.nodes import Payload, Writer, value_size
 from takeback.storage.base import (
     Batch,
+    FilesGone,
+    FilesKept,
     HeadMoved,
     LedgerMoved,
     NameTaken,
@@ -137,7 +140,10 @@ def create(ctx: Context, identity: Identity, draft: Draft, source: Checkpoint | 
         identity.name, uid, identity.agent, identity.user, meta, first.time_us, first, family, draft.origin,
         None if source is None else source.uid,
     )  # fmt: skip
-    refusal = ctx.storage.apply(Batch(ctx.tenant, [row], draft.objects))
+    taken: list[Row] = [FilesKept(source.uid, source.version)] if source is not None and draft.files else []
+    refusal = ctx.storage.apply(Batch(ctx.tenant, [*taken, row], draft.objects))
+    if isinstance(refusal, FilesGone):
+        raise reach.files_pruned(refusal, identity.name if source is None else source.thread)
     if source is not None and isinstance(refusal, ThreadGone):
         raise ThreadDeleted("the thread was deleted", thread=source.thread, checkpoint=source.version)
     if refusal is not None:
@@ -376,6 +382,8 @@ def _moved(ctx: Context, tip: Tip, refusal: Refusal) -> Exception:
         return LedgerStale()
     if isinstance(refusal, ItemMoved):
         return ItemStale()
+    if isinstance(refusal, FilesGone):
+        return reach.files_pruned(refusal, name)
     if isinstance(refusal, ThreadLocked):
         return RollbackInProgress(
             "a plan is being applied to the thread" if refusal.lock else "the plan that held it is over",

@@ -19,6 +19,8 @@ Embed = Callable[[list[str]], Sequence[Sequence[float]]]
 
 def matches(value: Any, where: Mapping[str, Any]) -> bool:
     """Whether a value has all that is asked for: `{"city": "Rome", "age": {"$gte": 18}}`, nested alike."""
+    if not isinstance(where, Mapping):
+        raise BadRequest(f"where={where!r} is no filter", hint='For example {"city": "Rome"}')
     return isinstance(value, Mapping) and all(_fits(value.get(key), asked) for key, asked in where.items())
 
 
@@ -57,6 +59,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def _choices(operand: Any) -> Iterable[Any]:
+    if not isinstance(operand, list | tuple | set | frozenset):
+        raise BadRequest(f"{operand!r} is no list of values", hint='For example {"city": {"$in": ["Rome"]}}')
+    return operand
+
+
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$eq": _same,
     "$ne": lambda value, operand: not _same(value, operand),
@@ -64,8 +72,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "$gte": _ordered(operator.ge),
     "$lt": _ordered(operator.lt),
     "$lte": _ordered(operator.le),
-    "$in": lambda value, operand: any(_same(value, each) for each in operand),
-    "$nin": lambda value, operand: not any(_same(value, each) for each in operand),
+    "$in": lambda value, operand: any(_same(value, each) for each in _choices(operand)),
+    "$nin": lambda value, operand: not any(_same(value, each) for each in _choices(operand)),
     "$contains": lambda value, operand: isinstance(value, list) and any(_same(e, operand) for e in value),
     "$exists": lambda value, operand: (value is not None) == bool(operand),
 }
@@ -116,9 +124,22 @@ def _text(leaf: Any) -> str:
     return json.dumps(leaf, sort_keys=True, ensure_ascii=False, default=str)
 
 
+def embedded(embed: Embed, texts: list[str]) -> Sequence[Sequence[float]]:
+    """What the caller's function makes of texts, as many vectors as there are texts."""
+    vectors = embed(texts)
+    if len(vectors) != len(texts):
+        raise BadRequest(
+            f"the index's embed made {len(vectors)} vectors of {len(texts)} texts",
+            hint="It is called with a list of texts, and returns a vector for each",
+        )
+    return vectors
+
+
 def packed(vector: Sequence[float]) -> bytes:
     """A vector as it is stored: 32-bit floats, of length one, so that nearness is one product."""
     length = math.sqrt(sum(part * part for part in vector))
+    if not math.isfinite(length):
+        raise BadRequest("the index's embed made a vector that is not finite")
     return array("f", [part / length if length else 0.0 for part in vector]).tobytes()
 
 

@@ -15,7 +15,7 @@ from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.merge3 import MergeClash, merge_values
 from takeback.engine.patch import apply_edits
 from takeback.engine.rollback import Move
-from takeback.errors import BadPath, BadRequest, MergeConflict
+from takeback.errors import BadPath, BadRequest, FilesPruned, MergeConflict
 from takeback.model.canonical import equal
 from takeback.model.records import Checkpoint, Pointer
 from takeback.model.tree.build import build
@@ -33,11 +33,13 @@ class MergePlan(msgspec.Struct, frozen=True):
 
 
 def fork(ctx: Context, source: Checkpoint, identity: Identity, said: Said) -> Tip:
-    """A new thread that starts at a checkpoint of another; its state is not written again."""
-    origin = pointer(source)
-    return create(
-        ctx, identity, Draft("fork", source.state_root, said, origin=origin, files=source.files), source
-    )
+    """A new thread that starts at a checkpoint of another; its state is not written again. Files that were
+    given up are not the fork's either."""
+    draft = Draft("fork", source.state_root, said, origin=pointer(source), files=source.files)
+    try:
+        return create(ctx, identity, draft, source)
+    except FilesPruned:
+        return create(ctx, identity, msgspec.structs.replace(draft, files=[]), source)
 
 
 def plan_merge(ctx: Context, tip: Tip, other: Tip) -> MergePlan | None:

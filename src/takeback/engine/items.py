@@ -13,10 +13,10 @@ import msgspec
 
 from takeback.engine.book import Book, Lineage, book_of
 from takeback.engine.context import Context
-from takeback.errors import CorruptObject, MemoryConflict, TooLarge
+from takeback.errors import CorruptObject, EffectsDenied, MemoryConflict, TooLarge
 from takeback.model import canonical, items
 from takeback.model.items import INLINE, ItemRecord
-from takeback.model.records import Checkpoint, Pointer
+from takeback.model.records import Checkpoint, Pointer, ThreadInfo
 from takeback.model.tree.build import build
 from takeback.model.tree.nodes import Writer, value_size
 from takeback.model.tree.read import read
@@ -362,11 +362,10 @@ def holder(ctx: Context, row: ItemRow) -> Pointer | None:
 
 def held_by(ctx: Context, book: Book, uid: bytes) -> list[ItemVersion]:
     """The versions that hang on this thread's head, and are held by it."""
-    if not any(ctx.storage.find(ctx.tenant, VersionsBy(each, limit=1)) for each in owned(book, uid)):
+    if not any(ctx.storage.find(ctx.tenant, VersionsBy(each, limit=1)) for each in {uid, *owned(book, uid)}):
         return []
-    rows = [
-        row for each in owned(book.refresh(), uid) for row in ctx.storage.find(ctx.tenant, VersionsBy(each))
-    ]
+    threads = {uid, *owned(book.refresh(), uid)}  # its own as well where it came home: they lose their writer
+    rows = [row for each in threads for row in ctx.storage.find(ctx.tenant, VersionsBy(each))]
     return [(row.namespace, row.key, row.number) for row in rows if not row.free and held(ctx, row)]
 
 
@@ -380,8 +379,23 @@ def owner_of(book: Book, uid: bytes) -> bytes:
 
 
 def owned(book: Book, uid: bytes) -> list[bytes]:
-    """The threads whose writes are this one's to take back."""
+    """The threads whose writes are this one's to take back: none, once it came home itself."""
+    if owner_of(book, uid) != uid:
+        return []
     return [uid, *(each for each in book.threads if each != uid and owner_of(book, each) == uid)]
+
+
+def refuse_merged(ctx: Context, info: ThreadInfo) -> None:
+    """A fork that came home writes no more: it would hang on another's head, which does not hold it."""
+    if info.origin is None:
+        return
+    said = book_of(ctx, info.family).refresh().threads.get(info.uid)
+    if said is not None and said.merged_into is not None:
+        raise EffectsDenied(
+            "the fork was merged: what it remembers belongs to the thread it was merged into",
+            thread=info.name,
+            hint="Go on there, or fork again",
+        )
 
 
 def _named(number: object) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from takeback.engine.context import Context
+from takeback.errors import FilesPruned
 from takeback.model import ledger
 from takeback.model.ledger import ApprovalCell, Effect, PlanCell
 from takeback.model.manifest import nodes as manifest
-from takeback.model.records import Checkpoint, ThreadInfo
+from takeback.model.records import Checkpoint, ThreadInfo, instant
 from takeback.model.tree.walk import references
-from takeback.storage.base import Cell
+from takeback.storage.base import Cell, FilesGone
 
 _PAGE = 500
 
@@ -62,6 +63,16 @@ def kept_beside(cells: Iterable[Cell]) -> list[bytes]:
             found += [entry.root, *(root.manifest for root in [*(entry.files or []), *entry.moves])]
         found += [blob.digest for blob in blobs if blob is not None and blob.digest]
     return found
+
+
+def files_pruned(gone: FilesGone, thread: str | None = None) -> FilesPruned:
+    """The error of somebody who needs files that were given up."""
+    return FilesPruned(
+        f"its files were given up to save space, on {instant(gone.time_us):%Y-%m-%d}",
+        thread=thread,
+        checkpoint=gone.version,
+        hint="Its state can still be restored: scope='state', or --scope state",
+    )
 
 
 def rows(ctx: Context, info: ThreadInfo, low: int = 0) -> Iterator[Checkpoint]:

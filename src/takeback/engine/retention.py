@@ -10,11 +10,12 @@ import msgspec
 
 from takeback.engine import items, reach, trusting
 from takeback.engine.context import Context, Tip
-from takeback.errors import BadRequest, CorruptObject, FilesPruned, ThreadDeleted
-from takeback.model.records import Checkpoint, ThreadInfo, instant
+from takeback.errors import BadRequest, CorruptObject, ThreadDeleted
+from takeback.model.records import Checkpoint, ThreadInfo
 from takeback.storage.base import (
     Batch,
     Epochs,
+    FilesGone,
     Forget,
     NewEpoch,
     Objects,
@@ -183,12 +184,7 @@ def named(ctx: Context, *checkpoints: Checkpoint) -> Iterator[None]:
         for checkpoint in checkpoints:
             when = pruned_at(ctx, checkpoint)
             if when is not None:
-                raise FilesPruned(
-                    f"its files were given up to save space, on {instant(when):%Y-%m-%d}",
-                    thread=checkpoint.thread,
-                    checkpoint=checkpoint.version,
-                    hint="Its state can still be restored: scope='state', or --scope state",
-                ) from None
+                raise reach.files_pruned(FilesGone(checkpoint.version, when), checkpoint.thread) from None
         raise
 
 
@@ -199,9 +195,13 @@ def _marked(ctx: Context, tell: Progress) -> set[bytes]:
     """The beginnings of the digests of all that is reached. A chance likeness keeps an object too long."""
     live: set[bytes] = set()
     families: set[bytes] = set()
-    for info in ctx.storage.threads(ctx.tenant, ThreadQuery()):
+    infos = ctx.storage.threads(ctx.tenant, ThreadQuery())
+    # In this order: a plan that took up files before they were given up is seen to be under way, or has made
+    # a version that is seen after it.
+    given_up = [pruned(ctx, info.uid) for info in infos]
+    _mark(ctx, reach.kept_beside(ctx.storage.cells(ctx.tenant, live=True)), live)
+    for info, gone in zip(infos, given_up, strict=True):
         families.add(info.family)
-        gone = pruned(ctx, info.uid)
         for checkpoint in _newest_first(ctx, info):
             files = [] if _within(checkpoint.version, gone) else reach.files(checkpoint)
             _mark(ctx, [*reach.state(checkpoint), *files], live)

@@ -14,9 +14,10 @@ from takeback.engine.commit import Beside, Draft, Said, publish
 from takeback.engine.context import Context, Tip, pointer
 from takeback.engine.diff import changes_between
 from takeback.errors import BadRequest, Conflict, NothingToRedo, NothingToUndo, PlanStale
-from takeback.model.ids import BOOKMARK, shown
+from takeback.model.ids import BOOKMARK, ThreadUid, shown
 from takeback.model.records import Checkpoint, FileRoot, Pointer
 from takeback.model.tree.nodes import Writer
+from takeback.storage.base import FilesKept, Row
 
 
 class Part(Protocol):
@@ -169,6 +170,13 @@ def _restoring(
     return Draft(
         kind, target.state_root, Said(), origin=origin, undoes=undoes, stack=stack, files=target.files
     )
+
+
+def takes_up(move: Move, head: Checkpoint) -> list[Row]:
+    """That the target's files are still there, if it is they that come back."""
+    if move.draft.files is None or move.draft.files == head.files or not move.target.files:
+        return []
+    return [FilesKept(ThreadUid(move.target.uid), move.target.version)]
 
 
 def stale(tip: Tip, move: Move, actual: str | None = None) -> PlanStale:

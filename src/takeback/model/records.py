@@ -2,7 +2,7 @@
 
 # Annotations are real types here, not text: text would be evaluated in the first read of a process.
 import contextlib
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from takeback.model.ids import CheckpointId, ThreadUid, random_part, shown, whol
 RECORD_FORMAT = 1
 _CONTEXT = "takeback checkpoint record, format 1"
 _SIGNED = "takeback checkpoint signature, format 1"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 OPERATIONS = frozenset(
     {"initial", "commit", "patch", "append", "step", "rollback", "merge", "revert", "fork"}
@@ -288,6 +289,4 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def instant(micros: int) -> datetime:
-    from datetime import timedelta
-
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    return _EPOCH + timedelta(microseconds=micros)

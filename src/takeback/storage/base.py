@@ -170,9 +170,17 @@ class Prune(msgspec.Struct, frozen=True):
     time_us: int
 
 
+class FilesKept(msgspec.Struct, frozen=True):
+    """Writes nothing: what is written beside it takes up the files of this version. Guard: the thread lives,
+    and they were not given up."""
+
+    uid: ThreadUid
+    version: int
+
+
 Row: TypeAlias = (
     "NewThread | NewCheckpoint | History | PutLabel | DropLabel | Tombstone | Lock | Still | Ledger | Within"
-    " | Audit | NewEpoch | Forget | Prune | ItemsRow | PutWrites | Hide"
+    " | Audit | NewEpoch | Forget | Prune | FilesKept | ItemsRow | PutWrites | Hide"
 )
 
 
@@ -215,7 +223,20 @@ class LedgerMoved(msgspec.Struct, frozen=True):
     seq: int
 
 
-Refusal: TypeAlias = "HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved | ItemMoved"
+class FilesGone(msgspec.Struct, frozen=True):
+    """Refused: the files of this version were given up, and when."""
+
+    version: int
+    time_us: int
+
+
+def files_kept(row: FilesKept, runs: list[tuple[int, int, int]]) -> FilesGone | None:
+    """What a thread's runs of pruned versions say to the guard."""
+    gone = (time_us for low, high, time_us in runs if low <= row.version <= high)
+    return next((FilesGone(row.version, time_us) for time_us in gone), None)
+
+
+Refusal: TypeAlias = "FilesGone | HeadMoved | NameTaken | ThreadGone | ThreadLocked | LedgerMoved | ItemMoved"
 
 
 class ThreadQuery(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from takeback.storage.base import (
     Cell,
     DropLabel,
     Epochs,
+    FilesKept,
     Forget,
     HeadMoved,
     History,
@@ -49,6 +50,7 @@ from takeback.storage.base import (
     Tombstone,
     Within,
     epoch_after,
+    files_kept,
     finder,
     has_meta,
     no_clock,
@@ -273,6 +275,9 @@ class MemoryStorage:
             tenant.undo.append(partial(tenant.pruned.update, {row.uid: before}))
         return gone
 
+    def _kept(self, tenant: _Tenant, row: FilesKept) -> Refusal | None:
+        return self._gone(tenant, row.uid) or files_kept(row, tenant.pruned.get(row.uid, []))
+
     # --- reading
 
     def objects(self, tenant: str, digests: list[bytes]) -> dict[bytes, bytes]:
@@ -401,6 +406,7 @@ _WRITERS: dict[type, Callable[[MemoryStorage, _Tenant, Any], Refusal | None]] = 
     NewEpoch: MemoryStorage._new_epoch,
     Forget: MemoryStorage._forget,
     Prune: MemoryStorage._prune,
+    FilesKept: MemoryStorage._kept,
     **GRAPH_WRITERS,
     **ITEM_WRITERS,
 }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from takeback.storage.base import (
     Epochs,
+    FilesKept,
     Forget,
     NewEpoch,
     Objects,
@@ -18,6 +19,7 @@ from takeback.storage.base import (
     Refusal,
     Sizes,
     Stored,
+    files_kept,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +44,14 @@ def _prune(transaction: Transaction, row: Prune) -> Refusal | None:
         values = {"uid": row.uid, "low": row.low, "high": row.high, "time": row.time_us}
         transaction.ask("prune", values)
     return gone
+
+
+def _kept(transaction: Transaction, row: FilesKept) -> Refusal | None:
+    gone = transaction.gone(row.uid)
+    if gone is not None:
+        return gone
+    runs = transaction.all("pruned", {"uid": row.uid})
+    return files_kept(row, [(int(low), int(high), int(at)) for low, high, at in runs])
 
 
 def _epochs(store: PostgresStorage, tenant: str, _: Epochs) -> list[int]:
@@ -75,6 +85,7 @@ SPACE_WRITERS: dict[type, Callable[[Transaction, Any], Refusal | None]] = {
     NewEpoch: _new_epoch,
     Forget: _forget,
     Prune: _prune,
+    FilesKept: _kept,
 }
 SPACE_FINDERS: dict[type, Callable[[PostgresStorage, str, Any], list[Any]]] = {
     Epochs: _epochs,

@@ -20,6 +20,7 @@ from takeback.storage.base import (
     Audit,
     Batch,
     DropLabel,
+    FilesKept,
     HeadMoved,
     Hide,
     History,
@@ -400,7 +401,7 @@ def _uids(row: Row) -> list[bytes]:
         return [] if row.source is None else [row.source]
     if isinstance(row, NewCheckpoint):
         return [row.checkpoint.uid]
-    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still, Prune, PutWrites, Hide)):
+    if isinstance(row, (PutLabel, DropLabel, Tombstone, Lock, Still, Prune, FilesKept, PutWrites, Hide)):
         return [row.uid]
     return []
 

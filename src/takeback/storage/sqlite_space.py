@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from takeback.storage import objects as codec
 from takeback.storage.base import (
     Epochs,
+    FilesKept,
     Forget,
     NewEpoch,
     Objects,
@@ -18,6 +19,7 @@ from takeback.storage.base import (
     Stored,
     ThreadGone,
     epoch_after,
+    files_kept,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +61,13 @@ def _prune(store: SqliteStorage, connection: apsw.Connection, tenant: int, row: 
     return None
 
 
+def _kept(store: SqliteStorage, connection: apsw.Connection, tenant: int, row: FilesKept) -> Refusal | None:
+    thread = store._living(connection, tenant, row.uid)
+    if isinstance(thread, ThreadGone):
+        return thread
+    return files_kept(row, [tuple(run) for run in connection.execute(store._sql["pruned"], (thread,))])
+
+
 def _epochs(store: SqliteStorage, connection: apsw.Connection, _: str, __: Epochs) -> list[int]:
     return [_last_epoch(connection, store._sql)]
 
@@ -87,6 +96,7 @@ SPACE_WRITERS: dict[type, Callable[[SqliteStorage, apsw.Connection, int, Any], R
     NewEpoch: _new_epoch,
     Forget: _forget,
     Prune: _prune,
+    FilesKept: _kept,
 }
 SPACE_FINDERS: dict[type, Callable[[SqliteStorage, apsw.Connection, str, Any], list[Any]]] = {
     Epochs: _epochs,

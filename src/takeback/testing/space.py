@@ -7,6 +7,8 @@ from collections.abc import Callable
 from takeback.storage.base import (
     Batch,
     Epochs,
+    FilesGone,
+    FilesKept,
     Forget,
     NewEpoch,
     Objects,
@@ -112,3 +114,17 @@ class Space(Handles):
         ok(store, Tombstone(row.uid, T0 + 2))
         assert refused(store, Prune(row.uid, 7, 8, T0)) == ThreadGone(T0 + 2)
         assert isinstance(refused(store, Prune(new_thread("u").uid, 0, 0, T0)), ThreadGone)
+
+    def test_what_takes_up_files_that_were_given_up_is_refused(self, store: Storage) -> None:
+        """With all that is in its batch; other versions' files, and those of other threads, are free."""
+        row, other = new_thread("t"), new_thread("u")
+        ok(store, row, other)
+        ok(store, FilesKept(row.uid, 1))
+        ok(store, Prune(row.uid, 1, 2, T0))
+        for version in (1, 2):
+            again = new_thread("again")
+            assert refused(store, FilesKept(row.uid, version), again) == FilesGone(version, T0)
+            assert store.thread(A, "again") is None
+        ok(store, FilesKept(row.uid, 0), FilesKept(row.uid, 3), FilesKept(other.uid, 1))
+        ok(store, Tombstone(row.uid, T0 + 2))
+        assert refused(store, FilesKept(row.uid, 0)) == ThreadGone(T0 + 2)
