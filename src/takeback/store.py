@@ -3,11 +3,7 @@ them."""
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Callable, Iterator, Mapping, Sequence
-=======
-from collections.abc import Iterable, Iterator, Mapping, Sequence
->>>>>>> main
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
