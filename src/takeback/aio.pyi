@@ -163,7 +163,9 @@ class AsyncRepo:
         What was written within `grace` minutes stays.
         """
     async def export(self, name: str, path: str | os.PathLike[str]) -> int:
-        """Write a thread to one portable file; how many checkpoints it holds."""
+        """Write a thread to one portable file; how many checkpoints it holds. Files that were given up
+        (`thread.pruned()`) are not in it, which it says.
+        """
     async def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> AsyncThread[Any]:
         """Bring a thread in from a file, verified, under its own name or another."""
     async def copy(

@@ -258,7 +258,8 @@ class Repo:
         return retention.collect(self._ctx, grace=grace, progress=progress)
 
     def export(self, name: str, path: str | os.PathLike[str]) -> int:
-        """Write a thread to one portable file; how many checkpoints it holds."""
+        """Write a thread to one portable file; how many checkpoints it holds. Files that were given up
+        (`thread.pruned()`) are not in it, which it says."""
         return transfer.export(self._ctx, self.thread(name).info, os.fspath(path))
 
     def import_(self, path: str | os.PathLike[str], *, name: str | None = None) -> Thread[Any]:

@@ -12,7 +12,7 @@ from takeback.engine import commit as commits
 from takeback.engine import retention
 from takeback.model import canonical
 from takeback.model.records import FileRoot
-from takeback.storage.base import Objects
+from takeback.storage.base import Batch, Objects, Prune
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -310,3 +310,34 @@ def test_a_fork_of_a_version_whose_files_were_given_up_has_none(tb, filed):
     bare.patch({"n": 2})
     assert digests[2] in objects(tb)
     assert all(report.ok for report in tb.verify())
+
+
+# --- files that are given up, in an export
+
+
+def test_an_export_says_whose_files_are_not_in_it(tb, filed, tmp_path):
+    """And what comes in from it says the same, and is sound; also where nothing was collected yet."""
+    thread, digests = filed
+    thread.prune(4500, keep=2)
+    tb.export("t", tmp_path / "before.takeback")
+    tb.gc(grace=0)
+    tb.export("t", tmp_path / "after.takeback")
+    assert (tmp_path / "before.takeback").read_bytes() == (tmp_path / "after.takeback").read_bytes()
+    with takeback.open(":memory:") as fresh:
+        came = fresh.import_(tmp_path / "after.takeback")
+        assert came.pruned() == [(1, 6)]
+        assert came.verify().ok
+        assert not objects(fresh) & set(digests[:6])
+        assert objects(fresh) >= set(digests[6:])
+        with pytest.raises(errors.FilesPruned):
+            came.rollback(3)
+        assert fresh.gc(grace=0).removed == 0
+
+
+def test_an_export_cannot_give_up_what_it_does_not_hold(tb, filed, tmp_path):
+    """Versions beyond its head: they would be without files before they are there."""
+    thread, _ = filed
+    tb._ctx.storage.apply(Batch("default", [Prune(thread.info.uid, 9, 40, 1)]))
+    tb.export("t", tmp_path / "t.takeback")
+    with takeback.open(":memory:") as fresh, pytest.raises(errors.BadExport, match="does not hold"):
+        fresh.import_(tmp_path / "t.takeback")

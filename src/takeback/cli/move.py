@@ -78,7 +78,7 @@ def add(to: Commands) -> None:
 
 
 def export_thread(session: Session) -> int:
-    from takeback.cli.words import count
+    from takeback.cli.words import count, runs
     from takeback.errors import BadRequest
 
     args, out, thread = session.args, session.out, session.thread()
@@ -88,11 +88,14 @@ def export_thread(session: Session) -> int:
         return _export_commit(session)
     if os.path.exists(args.file) and not args.force:
         raise BadRequest(f"{args.file} exists already", hint="Give --force to write over it")
-    written = session.repo().export(thread.name, args.file)
+    written, gone = session.repo().export(thread.name, args.file), thread.pruned()
     if out.json:
-        out.document({"thread": thread.name, "file": args.file, "checkpoints": written})
-    else:
-        out.line((thread.name, "bold"), f": {count(written, 'checkpoint')} in {args.file}")
+        said = {"thread": thread.name, "file": args.file, "checkpoints": written}
+        out.document(said | {"pruned": [{"from": low, "to": high} for low, high in gone]})
+        return 0
+    out.line((thread.name, "bold"), f": {count(written, 'checkpoint')} in {args.file}")
+    if gone:
+        out.line(f"without the files of versions {runs(gone)}, which were given up to save space")
     return 0
 
 

@@ -36,7 +36,9 @@ def add(to: Commands) -> None:
         "the system a piece at a time. May be interrupted, and run while others write.\n\n"
         "With --budget, the files of the oldest versions of the thread are given up first, so that those of "
         "the others fit into it. The versions stay, with their state, and say that their files are gone; "
-        "what a label names stays whole. That cannot be undone, so it asks.",
+        "what a label names stays whole. That cannot be undone, so it asks.\n\n"
+        "In a directory that takeback looks after, --always keeps to the budget from now on, with the same "
+        "--keep and --grace: the watcher applies it, without asking, when it leaves because nobody needs it.",
         example="takeback gc --budget 500MB",
     )
     budget = gc.add_argument(
@@ -59,13 +61,19 @@ def add(to: Commands) -> None:
         help="leave what was written within so many minutes (default: 60)",
     )
     completes(grace, "none")
+    gc.add_argument(
+        "--always",
+        action="store_true",
+        help="in a workspace: keep to this budget from now on, whenever its watcher rests",
+    )
+    gc.add_argument("--no-budget", action="store_true", help="in a workspace: keep to none any more")
     gc.add_argument("--plan", action="store_true", help="only print whose files would be given up")
     gc.add_argument("--yes", action="store_true", help="do not ask")
     add_reason(gc)
 
 
 def show_weights(session: Session) -> int:
-    from takeback.cli.words import size
+    from takeback.cli.words import runs, size
 
     out, repo = session.out, session.repo()
     weights, details = repo.du(), repo.info().details
@@ -74,8 +82,7 @@ def show_weights(session: Session) -> int:
         out.document({"store_bytes": taken, "threads": [weight.as_dict() for weight in weights]})
         return 0
     rows: list[list[Part]] = [
-        [(w.thread, "bold"), f"{w.versions:,}", size(w.state), size(w.files), _runs(w.pruned)]
-        for w in weights
+        [(w.thread, "bold"), f"{w.versions:,}", size(w.state), size(w.files), runs(w.pruned)] for w in weights
     ]
     if rows:
         out.table(("thread", "versions", "state", "files", "files given up"), rows, folds=(0, 4))
@@ -95,6 +102,10 @@ def collect(session: Session) -> int:
     for option, number in (("--keep", args.keep - 1), ("--grace", args.grace)):
         if number < 0:
             raise BadRequest(f"{option} is less than it may be", hint="See `takeback gc --help`")
+    if (args.always and (args.budget is None or args.plan)) or (args.no_budget and args.budget is not None):
+        raise BadRequest("--always keeps to a --budget, and --no-budget to none", hint="Give one of the two")
+    if args.no_budget:
+        _keep_to(session, None)
     pruning = None
     if args.budget is not None or args.plan:
         pruning = _pruned(session)
@@ -102,6 +113,8 @@ def collect(session: Session) -> int:
             return 1
         if args.plan:
             return 0
+    if args.always:
+        _keep_to(session, _size(args.budget))
     done = session.repo().gc(grace=args.grace, progress=_progress(session))
     if out.terminal:
         sys.stderr.write("\r\033[K")  # the line of progress
@@ -113,10 +126,26 @@ def collect(session: Session) -> int:
     return 0
 
 
+def _keep_to(session: Session, size: int | None) -> None:
+    """What the watcher of this directory keeps to from now on."""
+    from takeback.coding import budget
+    from takeback.errors import BadRequest
+
+    args, around = session.args, session.place().workspace
+    if around is None:
+        raise BadRequest(
+            "only a workspace has a watcher that keeps to a budget",
+            hint="Run `takeback gc --budget SIZE` by a timer instead",
+        )
+    budget.write(around[1], None if size is None else budget.Budget(size, args.keep, args.grace))
+    if not session.out.json:
+        session.out.line("keeps to no budget" if size is None else f"keeps to {args.budget} from now on")
+
+
 def _pruned(session: Session) -> Pruning | None:
     """Show whose files will go, ask, give them up; None if the answer was no."""
     from takeback.cli.ask import confirmed
-    from takeback.cli.words import count, size
+    from takeback.cli.words import count, runs, size
     from takeback.errors import BadRequest
 
     args, out = session.args, session.out
@@ -125,7 +154,7 @@ def _pruned(session: Session) -> Pruning | None:
     budget, thread = _size(args.budget), session.thread()
     plan = thread.plan_prune(budget, keep=args.keep)
     told = (
-        f"gives up the files of {count(plan.versions, 'version')} of {thread.name}: {_runs(plan.runs)}; "
+        f"gives up the files of {count(plan.versions, 'version')} of {thread.name}: {runs(plan.runs)}; "
         f"{size(plan.kept)} of files stay"
     )
     if not plan.runs:
@@ -166,7 +195,3 @@ def _size(text: str) -> int:
         return int(number)
     except ValueError:
         raise BadRequest(f"{text!r} is no size", hint="For example 500MB or 2GB") from None
-
-
-def _runs(runs: list[tuple[int, int]]) -> str:
-    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in runs)

@@ -75,3 +75,8 @@ def beginning(state: Any) -> str:
 
     text = dumps(state, indent=None)
     return "begins with " + (text if len(text) <= 60 else text[:59] + "…")
+
+
+def runs(found: list[tuple[int, int]]) -> str:
+    """Versions in words: 1–6, 9."""
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in found)

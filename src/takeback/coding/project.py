@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import takeback
@@ -96,6 +97,10 @@ class Project:
         self.thread.refresh()
         statuses = [self.workspace.status().as_dict()]
         return {"thread": self.thread.name, "version": self.thread.version, "workspaces": statuses}
+
+    def collect(self, grace: int, progress: Callable[[str, int], None]) -> int:
+        """Remove from the store what nothing needs; how many objects that was."""
+        return self.repo.gc(grace=grace, progress=progress).removed
 
     def close(self) -> None:
         self.repo.close()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from takeback.coding import events
+from takeback.coding import budget, events
 from takeback.coding.events import Event
 from takeback.coding.notes import Calls, Told, failed
 from takeback.coding.project import Project
@@ -56,6 +56,10 @@ class Workshop:
             self._catch_up("")
             self._calls.over(run.conversation)
         return False
+
+    def tidy(self, asked: Callable[[], bool]) -> str | None:
+        """Keep to the budget, if there is one."""
+        return budget.keep_to(self.folder, self.project.thread, self.project.collect, asked)
 
     def close(self) -> None:
         self.project.close()

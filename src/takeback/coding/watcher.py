@@ -44,6 +44,10 @@ class Station(Protocol):
         """Whether somebody still needs the watcher who does not ask it anything."""
         ...
 
+    def tidy(self, asked: Callable[[], bool]) -> str | None:
+        """What is left for when nobody asks; what was done. Breaks off with any error when somebody does."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -125,8 +129,23 @@ def _loop(listener: socket.socket, station: Station, idle: float) -> None:
         elif stirred:
             stirred = False
             station.quiet()
-        if time.monotonic() - last > idle and not station.busy():
+        if time.monotonic() - last > idle and not station.busy() and _tidied(listener, station):
             return
+
+
+def _tidied(listener: socket.socket, station: Station) -> bool:
+    """Do what is left for when nobody asks; False if somebody asked meanwhile, who is answered first."""
+
+    def asked() -> bool:
+        return bool(select.select([listener.fileno()], [], [], 0)[0])
+
+    try:
+        if said := station.tidy(asked):
+            _say(said)
+    except Exception as error:  # it is no reason to stay
+        if not asked():
+            _say(f"the store was not tidied: {error}")
+    return not asked()
 
 
 def _answer(link: socket.socket, station: Station) -> bool:

@@ -31,7 +31,19 @@ from takeback.model.graphs import GraphWrite
 from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint, ThreadInfo, read_record, record_digest
 from takeback.model.refs import check_label, check_name
-from takeback.storage.base import Batch, Cell, History, Labels, Ledger, NameTaken, NewThread, PutLabel, Row
+from takeback.storage.base import (
+    Batch,
+    Cell,
+    History,
+    Labels,
+    Ledger,
+    NameTaken,
+    NewThread,
+    Prune,
+    Pruned,
+    PutLabel,
+    Row,
+)
 from takeback.storage.items import NewVersion, PutItems
 
 _FORMAT = "takeback export 1"
@@ -91,6 +103,12 @@ class _Hidden(msgspec.Struct, array_like=True, tag="hidden", forbid_unknown_fiel
     namespace: str
 
 
+class _Pruned(msgspec.Struct, array_like=True, tag="pruned", forbid_unknown_fields=True):
+    low: int
+    high: int
+    time_us: int
+
+
 class _Label(msgspec.Struct, array_like=True, tag="label", forbid_unknown_fields=True):
     name: str
     version: int
@@ -100,9 +118,11 @@ class _End(msgspec.Struct, array_like=True, tag="end", forbid_unknown_fields=Tru
     digest: bytes
 
 
-_Inner: TypeAlias = "_Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Label"
+_Inner: TypeAlias = "_Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Pruned | _Label"
 _Frame: TypeAlias = "_Inner | _End"
-_FRAMES = msgspec.msgpack.Decoder(_Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Label | _End)
+_FRAMES = msgspec.msgpack.Decoder(
+    _Header | _Row | _Object | _Cell | _Item | _Write | _Hidden | _Pruned | _Label | _End
+)
 
 
 class _Content(msgspec.Struct):
@@ -115,6 +135,7 @@ class _Content(msgspec.Struct):
     items: list[_Item] = []
     writes: list[GraphWrite] = []
     hidden: list[tuple[int, str]] = []
+    pruned: list[tuple[int, int, int]] = []
     objects: dict[bytes, bytes] = {}
 
 
@@ -173,7 +194,8 @@ def _rows(content: _Content, name: str | None, path: str) -> tuple[ThreadInfo, l
     versions = [_item(item, uid, content.objects, path) for item in content.items]
     memory: list[Row] = [PutItems(versions)] if versions else []
     graph = graph_beside.rows_of(uid, content.writes, content.hidden)
-    return info, [new, History(checkpoints[1:]), *labels, *ledger, *memory, *graph]
+    gone = [Prune(uid, *run) for run in content.pruned]
+    return info, [new, History(checkpoints[1:]), *gone, *labels, *ledger, *memory, *graph]
 
 
 def _taken(ctx: Context, info: ThreadInfo) -> Exception:
@@ -206,10 +228,13 @@ def _write(ctx: Context, info: ThreadInfo, file: BinaryIO) -> int:
         meta = canonical.encode(info.meta)
         emit("header", _FORMAT, info.name, bytes(info.uid), info.agent, info.user, meta,
              info.created_us, info.head, bytes(info.family))  # fmt: skip
+        pruned = ctx.storage.find(ctx.tenant, Pruned(info.uid))
+        for run in pruned:  # first of all: whose files are not in it
+            emit("pruned", *run)
         for row in reach.rows(ctx, info):
             count += 1
             emit("row", row.record, row.digest, row.mac)
-            for digest, payload in reach.objects(ctx, reach.roots(row), seen):
+            for digest, payload in reach.objects(ctx, reach.kept(row, pruned), seen):
                 emit("object", digest, payload)
         cells = [
             cell for cell in ctx.storage.cells(ctx.tenant, family=info.family) if cell.thread == info.uid
@@ -259,6 +284,8 @@ def _take(content: _Content, frame: _Inner, path: str) -> None:
         content.writes.append(GraphWrite(*msgspec.structs.astuple(frame)))
     elif isinstance(frame, _Hidden):
         content.hidden.append((frame.version, frame.namespace))
+    elif isinstance(frame, _Pruned):
+        content.pruned.append((frame.low, frame.high, frame.time_us))
     elif isinstance(frame, _Label):
         content.labels[frame.name] = frame.version
     elif isinstance(frame, _Object):
@@ -328,11 +355,12 @@ def _verify(rows: list[Checkpoint], content: _Content, path: str) -> None:
         if row.version != version or row.uid != header.uid or row.previous != previous:
             raise BadExport(f"{path}: the chain breaks", checkpoint=version)
         previous = row.digest
-        _reachable(
-            reach.roots(row), content.objects, seen, f"{path} lacks an object of version {row.version}"
-        )
+        lacks = f"{path} lacks an object of version {row.version}"
+        _reachable(reach.kept(row, content.pruned), content.objects, seen, lacks)
     if header.head != rows[-1].version:
         raise BadExport(f"{path} ends at version {rows[-1].version}, and should at {header.head}")
+    if not all(0 <= low <= high <= header.head for low, high, _ in content.pruned):
+        raise BadExport(f"{path} gives up the files of versions that it does not hold")
     if not all(0 <= version <= header.head for version in content.labels.values()):
         raise BadExport(f"{path} has a label for a version that it does not hold")
 
