@@ -19,7 +19,7 @@ def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 async def main() -> None:
     agent = Agent(FunctionModel(answer), name="travel")
-    async with TakebackConversationStore("agent.db", actor="travel-agent") as store:
+    async with TakebackConversationStore(":memory:", actor="travel-agent") as store:
         conversation = Conversation(conversation_id="travel/42")
         for prompt in ("Book me a trip", "Boston, please", "For two nights"):
             result = await agent.run(prompt, conversation=conversation)

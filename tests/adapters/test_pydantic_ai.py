@@ -342,7 +342,8 @@ def test_a_person_takes_a_save_back(store, tb):
         await store.save(await agent.run("three", conversation=loaded))
         assert await store.taken_back("c") is None
         thread = await store.thread("c")
-        assert [row.kind for row in await thread.history()] == ["patch", "undo", "patch", "initial"]
+        assert [row.kind for row in await thread.history()] == ["patch", "undo", "patch", "commit"]
+        assert (await thread.history(newest_first=False))[0].reason == "2 messages · user: one"
         assert (await thread.verify()).ok
 
     run(go())

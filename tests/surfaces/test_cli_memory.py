@@ -35,7 +35,7 @@ def test_list(cli: Cli, remembered: Path) -> None:
 
 
 def test_show(cli: Cli, remembered: Path) -> None:
-    assert '"city": "Bern"' in cli("--db", str(remembered), "memory", "show", "users/ann/home").out
+    assert cli("--db", str(remembered), "memory", "show", "users/ann/home").out == '{\n  "city": "Bern"\n}\n'
     found = cli("--db", str(remembered), "--json", "memory", "show", "users/ann/home").json
     assert (found["value"], found["version"]) == ({"city": "Bern"}, 1)
 

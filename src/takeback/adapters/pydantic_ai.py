@@ -158,9 +158,10 @@ class TakebackConversationStore(Adapter, ConversationStore):
         """A new conversation's thread: made whole, and then None; or a fork that is yet to be written."""
         name, head = record["conversation_id"], record["head_id"]
         if head is None or head in entries:
-            made = tb.thread(name, meta=_META, initial={"record": record, "entries": entries})
-            if made.get(("record", "revision")) != record["revision"]:
+            made = tb.thread(name, meta=_META)
+            if made.exists:
                 raise ThreadExists(f"a thread {name!r} exists already", thread=name)
+            made.commit({"record": record, "entries": entries}, reason=said)
             return None
         source = self._home(tb, head)
         if source is None:
@@ -280,13 +281,14 @@ def _said(messages: list[ModelMessage]) -> str:
     """What a save brings, for the log."""
     if not messages:
         return "conversation saved"
+    count = "1 message" if len(messages) == 1 else f"{len(messages)} messages"
     parts = [part for message in messages for part in message.parts]
     for part in parts:
         content = getattr(part, "content", None)
         if part.part_kind == "user-prompt" and isinstance(content, str):
-            text = f"{len(messages)} messages · user: {' '.join(content.split())}"
+            text = f"{count} · user: {' '.join(content.split())}"
             return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
-    return f"{len(messages)} messages"
+    return count
 
 
 def _write_file(path: str | os.PathLike[str], raw: bytes) -> None:

@@ -67,7 +67,8 @@ def show_item(session: Session) -> int:
     if session.out.json:
         session.out.document(found.as_dict())
         return 0
-    session.out.line(json.dumps(found.value, indent=2, ensure_ascii=False, default=str))
+    for line in json.dumps(found.value, indent=2, ensure_ascii=False, default=str).split("\n"):
+        session.out.line(line)
     return 0
 
 
