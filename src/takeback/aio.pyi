@@ -33,7 +33,7 @@ from takeback.plan import Meta
 from takeback.recovery import OpenStep
 from takeback.step import Deciding, P
 from takeback.storage.base import StoreInfo
-from takeback.store import Item, ItemVersion
+from takeback.store import Item, ItemVersion, Place
 from takeback.surroundings import GitPart
 from takeback.thread import OnConflict
 from takeback.workspace.directory import Directory
@@ -759,8 +759,11 @@ class AsyncStore:
         """A write that is not made yet, for `write`; `vectors` by what they were made of."""
     async def removal(self, namespace: NamespaceLike, key: str) -> Write | None:
         """A deletion that is not made yet; None where there is nothing to delete."""
-    async def write(self, writes: Sequence[Write]) -> None:
-        """Make several writes together: with the innermost step that is open here, or at once."""
+    async def write(self, writes: Sequence[Write], ahead: Place | None = None) -> None:
+        """Make several writes together: with the innermost step that is open here, or at once.
+
+        `ahead` says which version of which thread they come with, where they are written before it.
+        """
 
 class AsyncReceipt:
     """What was done: the new checkpoint, the bookmark of what stood before, and what stayed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +19,9 @@ from takeback.model.records import Checkpoint
 from takeback.model.tree import read
 
 if TYPE_CHECKING:
-    from takeback.engine.context import Context
+    from takeback.engine.commit import Draft
+    from takeback.engine.context import Context, Tip
+    from takeback.engine.items import Ahead, Name
 
 _META_INLINE = 256  # bytes of a metadata value that stands in the record; longer ones are kept by content
 METADATA = "metadata"
@@ -68,7 +71,15 @@ class GraphThreads:
         place = msgspec.structs.replace(place, metadata=metadata)
         said = Said(reason=reason, actor=actor, step=_label(place))
         fill = filler(channels, codec, self._prints)
-        return engine.put(self._desk, thread, place, fill, said, alone=alone, ledger=ledger)
+        return engine.put(self._desk, thread, place, fill, said, self._with_files, alone=alone, ledger=ledger)
+
+    def tip(self, thread: str) -> Tip:
+        """Where a thread stands; it comes into being if it is not there yet."""
+        return engine.standing(self._desk, thread)
+
+    def wrote_ahead(self, thread: str, checkpoint: str, place: Ahead, names: list[Name]) -> None:
+        """Items were written ahead of the version that goes on from a checkpoint; their place is a guess."""
+        self._desk.wrote_ahead(thread, checkpoint, place, names)
 
     def put_writes(self, thread: str, checkpoint: str, writes: list[GraphWrite]) -> None:
         """Keep what a task wrote at a checkpoint, which may come later."""
@@ -149,6 +160,18 @@ class GraphThreads:
         """What the graph calls a version, or what stood for the namespace at it."""
         found = carrying.newest(self._ctx, row.uid, namespace, row.version + 1)
         return None if found is None else found[1].id
+
+    @contextmanager
+    def _with_files(self, tip: Tip, draft: Draft) -> Iterator[Draft]:
+        """The draft with what the thread's workspaces hold now, as a step's end captures it."""
+        if not tip.head.files:
+            yield draft
+            return
+        from takeback.attached import Attached
+
+        with Attached(self._ctx, tip.info).seen(tip) as seen:
+            yield seen.on(tip, draft)
+            seen.settle()
 
     def _seen(self, thread: str, row: Checkpoint, place: Place, seq: int = 0) -> Seen:
         inside = graphs.inside(place.namespace)

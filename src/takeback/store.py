@@ -3,16 +3,16 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from takeback.engine import finding, items
 from takeback.engine.context import Context
 from takeback.engine.finding import Embed
-from takeback.engine.items import Expected, Name, Version, Write
+from takeback.engine.items import Ahead, Expected, Name, Version, Write
 from takeback.engine.verify import Problem, memory_problems
 from takeback.errors import BadName, BadRequest
 from takeback.errors.base import naming
@@ -20,6 +20,8 @@ from takeback.model.items import Namespace, NamespaceLike, check_key, checked, j
 from takeback.model.records import instant
 from takeback.step import Step, open_steps
 from takeback.storage.items import TouchItems
+
+Place: TypeAlias = Callable[[Context, list[Name]], Ahead | None]
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -239,13 +241,17 @@ class Store:
         name = _name(namespace, key)
         return None if self._get(name) is None else Write(*name, kind="delete")
 
-    def write(self, writes: Sequence[Write]) -> None:
-        """Make several writes together: with the innermost step that is open here, or at once."""
+    def write(self, writes: Sequence[Write], ahead: Place | None = None) -> None:
+        """Make several writes together: with the innermost step that is open here, or at once.
+
+        `ahead` says which version of which thread they come with, where they are written before it.
+        """
         if not writes:
             return
         step = next(reversed(self._steps()), None)
         if step is None:
-            items.publish(self._ctx, list(writes))
+            place = None if ahead is None else ahead(self._ctx, [write.name for write in writes])
+            items.publish(self._ctx, list(writes), place)
             return
         with naming(step.thread.name):
             if step._base is not None:

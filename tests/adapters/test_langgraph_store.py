@@ -25,9 +25,12 @@ from takeback.adapters.langgraph import TakebackStore
 from takeback.errors import BadRequest, StoreClosed
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "postgres"])
 def tb(request, tmp_path):
-    url = ":memory:" if request.param == "memory" else str(tmp_path / "agent.db")
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    else:
+        url = ":memory:" if request.param == "memory" else str(tmp_path / "agent.db")
     with takeback.open(url, durability="relaxed") as repo:
         yield repo
 

@@ -72,6 +72,11 @@ def test_the_store_keeps_the_rule_on_a_file(seed, store_path):
     drive(seed, store_path)
 
 
+@pytest.mark.parametrize("seed", range(160, 170))
+def test_the_store_keeps_the_rule_on_postgresql(seed, postgres_url):
+    drive(seed, postgres_url)
+
+
 @pytest.mark.soak
 def test_the_store_keeps_the_rule_in_many_programs():
     assert sum(drive(seed, ":memory:") for seed in range(1_000, 21_000)) > 10_000

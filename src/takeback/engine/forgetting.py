@@ -118,8 +118,10 @@ def memory_of(ctx: Context, book: Book, tip: Tip, move: Move, goal: Pointer | No
     owned = items.owned(book, tip.info.uid)
     if move.kind == "merge" or move.draft.origin is None or not _any(ctx, owned):
         return MemoryPart(ctx, [], goal=goal)
-    had, natural = book.lineage(pointer(move.head)), book.lineage(move.draft.origin)
-    wanted = natural if goal is None else book.lineage(goal)
+    natural = book.lineage(move.draft.origin)
+    ahead = {(tip.info.uid, move.head.line): move.head.version + 1}  # what shows before it has its version
+    had = book.lineage(pointer(move.head)) | ahead
+    wanted = natural if goal is None else had if goal == pointer(move.head) else book.lineage(goal)
     lost: dict[items.Name, int] = {}
     names: dict[items.Name, None] = {}
     for has in (natural, wanted):
@@ -200,11 +202,7 @@ def _again(turned: Turned) -> Write:
     name, after = (turned.seen.namespace, turned.seen.key), turned.after
     if after is None:
         return Write(*name, kind="delete")
-    said = after.record
-    return Write(
-        *name, root=said.root, inline=said.inline, vectors=said.vectors, ttl_us=said.ttl_us,
-        created_us=said.created_us,
-    )  # fmt: skip
+    return items.anew(after)
 
 
 def _number(version: Version | None) -> int | None:

@@ -9,15 +9,18 @@ version opens a line, and says over which head it was written.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, TypeAlias
 
 import msgspec
 
-from takeback.engine import carrying
+from takeback.engine import carrying, items
 from takeback.engine.channels import Fill
 from takeback.engine.commit import Draft, Identity, Said, create, draft_state, publish
 from takeback.engine.context import Context, Tip, pointer
+from takeback.engine.items import Ahead, Name, Write
 from takeback.errors import Conflict, CorruptObject, ThreadDeleted, ThreadExists
 from takeback.model import graphs
 from takeback.model.graphs import BESIDE, MARK, SUBGRAPHS, VALUES, GraphWrite, Place
@@ -25,11 +28,15 @@ from takeback.model.ids import ThreadUid
 from takeback.model.records import Checkpoint
 from takeback.model.tree import edit, read
 from takeback.model.tree.nodes import Getter, Payload, Writer
-from takeback.storage.base import Batch, Buried, Places, PutWrites, ThreadGone, Writes
+from takeback.storage.base import Batch, Buried, Places, PutWrites, Row, ThreadGone, Writes
+from takeback.storage.items import PutItems
 
 _REMEMBERED = 2000  # threads, and the graph's ids
 _PAGE = 200
 _Base = tuple[Checkpoint, Place]
+Guess: TypeAlias = tuple[Ahead, list[Name]]
+Dress: TypeAlias = Callable[[Tip, Draft], AbstractContextManager[Draft]]
+"""What a version takes in beside what the graph says: held until it is recorded."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -48,6 +55,7 @@ class Desk:
         self.ctx = ctx
         self._tips: OrderedDict[str, tuple[Tip, dict[str, Head]]] = OrderedDict()
         self._seen: OrderedDict[str, ThreadUid] = OrderedDict()
+        self._ahead: OrderedDict[str, list[Guess]] = OrderedDict()
 
     def tip(self, name: str, *, fresh: bool = False) -> Tip | None:
         held = self._tips.get(name)
@@ -89,6 +97,19 @@ class Desk:
     def thread_of(self, checkpoint: str | None) -> ThreadUid | None:
         return None if checkpoint is None else self._seen.get(checkpoint)
 
+    def wrote_ahead(self, name: str, checkpoint: str, place: Ahead, names: list[Name]) -> None:
+        """Items were written ahead of the version that goes on from a checkpoint of the graph."""
+        held = self._ahead.get(key := f"{checkpoint} {name}", [])
+        _remember(self._ahead, key, [*held, (place, names)])
+
+    def ahead(self, name: str, place: Place) -> list[Guess]:
+        """What the superstep put that ends with this checkpoint."""
+        return self._ahead.get(f"{place.parent} {name}", []) if _ends_superstep(place) else []
+
+    def arrived(self, name: str, place: Place) -> None:
+        if _ends_superstep(place):
+            self._ahead.pop(f"{place.parent} {name}", None)
+
     def _look(self, tip: Tip, namespace: str) -> Head:
         ctx, before = self.ctx, tip.head.version + 1
         query = Places(tip.info.uid, namespace, before=before, hidden=True, limit=1)
@@ -104,7 +125,15 @@ class Desk:
 
 
 def put(
-    desk: Desk, name: str, place: Place, fill: Fill, said: Said, *, alone: bool = False, ledger: str = "none"
+    desk: Desk,
+    name: str,
+    place: Place,
+    fill: Fill,
+    said: Said,
+    dress: Dress,
+    *,
+    alone: bool = False,
+    ledger: str = "none",
 ) -> Checkpoint:
     """A graph's checkpoint becomes a version. With `alone` it has to follow the newest of its namespace."""
     fresh = False
@@ -121,15 +150,31 @@ def put(
         base = _base(desk, tip, head, told)
         draft = _draft(desk.ctx, tip, head, base, told, fill, said, ledger)
         try:
-            after = publish(desk.ctx, tip, draft)
+            with dress(tip, draft) as dressed:
+                after = publish(desk.ctx, tip, dressed, partial(_moved_along, desk, name, place, draft))
         except Conflict:
             fresh = True
             continue
         except ThreadDeleted:
             desk.forget(name)
             raise
+        desk.arrived(name, place)
         desk.wrote(after, tip, carrying.place_of(after.head, place.namespace))
         return after.head
+
+
+def _moved_along(desk: Desk, name: str, place: Place, draft: Draft, checkpoint: Checkpoint) -> list[Row]:
+    """What was written ahead of a version that opens a line: written anew as part of it. Its place was taken
+    by another run's."""
+    if draft.origin is None:
+        return []
+    ctx, again = desk.ctx, dict[Name, Write]()
+    for ahead, names in desk.ahead(name, place):
+        for each in names:
+            mine = (row for row in items.versions(ctx, each) if items.is_at(row, ahead))
+            if (found := next(mine, None)) is not None:
+                again[each] = items.anew(found)
+    return [PutItems([items.version_of(ctx, write, checkpoint) for write in again.values()])] if again else []
 
 
 def put_writes(desk: Desk, name: str, checkpoint: str, writes: list[GraphWrite]) -> None:
@@ -147,6 +192,11 @@ def put_writes(desk: Desk, name: str, checkpoint: str, writes: list[GraphWrite])
         desk.forget(name)
         if desk.thread_of(checkpoint) is not None or not isinstance(refusal, ThreadGone):
             raise _late(name)
+
+
+def standing(desk: Desk, name: str) -> Tip:
+    """Where a thread stands; it comes into being if it is not there yet."""
+    return desk.tip(name, fresh=True) or _born(desk, name, None)
 
 
 def find(desk: Desk, name: str, namespace: str, checkpoint: str | None) -> tuple[Checkpoint, Place] | None:
@@ -338,9 +388,13 @@ def _draft(
     )
 
 
+def _ends_superstep(place: Place) -> bool:
+    return place.metadata.get("source") == "loop"
+
+
 def _stack(head: Checkpoint, place: Place) -> tuple[int | None, int | None] | None:
     """One run of a graph is one operation, whichever namespaces it wrote in: what it begins with counts."""
-    begins = not place.namespace and place.metadata.get("source") != "loop"
+    begins = not place.namespace and not _ends_superstep(place)
     if begins or head.kind != "step" or place.over is not None or head.undo_top is None:
         return None
     return head.undo_top, None

@@ -68,6 +68,18 @@ class Write(msgspec.Struct, frozen=True):
         return [MEMORY, self.namespace, self.key, self.kind, self.root]
 
 
+class Ahead(msgspec.Struct, frozen=True):
+    """A version of a thread that is not there yet: the next one, whose writes are stored before it."""
+
+    uid: bytes
+    line: int
+    version: int
+    time_us: int
+    step: str | None = None
+    reason: str | None = None
+    actor: str | None = None
+
+
 class Version(msgspec.Struct, frozen=True):
     """A version that is stored: its row, and what its record says."""
 
@@ -127,7 +139,7 @@ def decided(ctx: Context, write: Write) -> Write:
     return msgspec.structs.replace(write, seen=guard, created_us=created)
 
 
-def version_of(ctx: Context, write: Write, at: Checkpoint | None) -> NewVersion:
+def version_of(ctx: Context, write: Write, at: Checkpoint | Ahead | None) -> NewVersion:
     """The write with its place: the checkpoint that it comes with, or none."""
     time_us = ctx.clock() if at is None else at.time_us
     said: dict[str, Any] = {"thread": b"", "line": 0, "version": 0}
@@ -148,11 +160,27 @@ def version_of(ctx: Context, write: Write, at: Checkpoint | None) -> NewVersion:
     return msgspec.structs.replace(new, thread=at.uid, line=at.line, version=at.version)
 
 
-def publish(ctx: Context, writes: list[Write]) -> None:
-    """Write outside of any step, all or none: nobody's history, so nobody's going back takes it away."""
+def anew(found: Version) -> Write:
+    """What a version says, to be written again."""
+    said = found.record
+    return Write(
+        *found.name, kind=said.kind, root=said.root, inline=said.inline, vectors=said.vectors,
+        ttl_us=said.ttl_us, created_us=said.created_us,
+    )  # fmt: skip
+
+
+def is_at(found: Version, place: Ahead) -> bool:
+    """Whether it was written there."""
+    row = found.row
+    return (row.thread, row.line, row.version) == (place.uid, place.line, place.version)
+
+
+def publish(ctx: Context, writes: list[Write], at: Ahead | None = None) -> None:
+    """Write outside of any step, all or none: as part of the version that comes next (`at`), or of nobody's
+    history, so that nobody's going back takes it away."""
     while True:
         ready = [decided(ctx, write) for write in writes]
-        rows: list[Row] = [PutItems([version_of(ctx, write, None) for write in ready])]
+        rows: list[Row] = [PutItems([version_of(ctx, write, at) for write in ready])]
         objects = {digest: raw for write in ready for digest, raw in write.objects.items()}
         refusal = ctx.storage.apply(Batch(ctx.tenant, rows, objects))
         if refusal is None:
@@ -310,8 +338,8 @@ def held(ctx: Context, row: ItemRow) -> bool:
     head = holder(ctx, row)
     if head is None:
         return False
-    if head.uid == row.thread and row.head_line == row.line and row.version <= head.version:
-        return True
+    if head.uid == row.thread and row.head_line == row.line and row.version <= head.version + 1:
+        return True  # also what was written ahead of the next version: only a graph's nodes do that
     return holds(book_of(ctx, row.family).lineage(head), row)
 
 

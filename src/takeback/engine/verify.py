@@ -180,9 +180,14 @@ class _Check:
         self._unwritten(there)
 
     def _unwritten(self, there: dict[int, list[Any]]) -> None:
-        """What claims to be of a checkpoint that says nothing of it. What plans write anew is not covered."""
+        """What claims to be of a checkpoint that says nothing of it.
+
+        What plans write anew is not covered, nor what the nodes of a graph write ahead of a version.
+        """
+        graphs = {c.version for c in self.placed}
+        uncovered = self.planned | graphs | ({max(graphs) + 1} if graphs else set())
         for at, left in sorted(there.items()):
-            if at in self.planned:
+            if at in uncovered:
                 continue
             for said in left:
                 name = items.shown(said[1], said[2])

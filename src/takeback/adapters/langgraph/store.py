@@ -28,6 +28,7 @@ from langgraph.store.base import (
 )
 
 from takeback import store as memory
+from takeback.adapters.langgraph import nodes
 from takeback.adapters.stores import Adapter, Given
 from takeback.engine import finding
 from takeback.errors import BadRequest
@@ -40,7 +41,9 @@ class TakebackStore(Adapter, BaseStore):
     """`TakebackStore("agent.db")`, for `graph.compile(store=…)`: `tb.store` as LangGraph knows stores.
 
     Inside a takeback step (`with thread.step(…)`) what is put is committed with the step, and goes back with
-    it. What is over does not show, whatever `omit_expired` says; nothing needs to be swept.
+    it. What the node of a graph puts shows at once, and goes back with the graph's thread, if that is kept by
+    a `TakebackSaver` on the same store. What is over does not show, whatever `omit_expired` says; nothing
+    needs to be swept.
     """
 
     supports_ttl = True
@@ -138,7 +141,7 @@ class TakebackStore(Adapter, BaseStore):
             writes.append(
                 self.store.draft(op.namespace, op.key, op.value, ttl=ttl, vectors=self._vectors(op))
             )
-        self.store.write([write for write in writes if write is not None])
+        self.store.write([write for write in writes if write is not None], nodes.ahead)
 
     # --- the index
 

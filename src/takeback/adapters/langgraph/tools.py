@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, copy_context
@@ -21,8 +20,8 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import tool as langchain_tool
 
-from takeback.adapters.langgraph.saver import TakebackSaver
-from takeback.errors import BadTool, NoStep, StoreUnavailable
+from takeback.adapters.langgraph.nodes import saver_of, wait_until_stored
+from takeback.errors import BadTool, NoStep
 from takeback.model import canonical
 from takeback.model.ledger import args_hash
 from takeback.tools import Tool, declare
@@ -155,14 +154,14 @@ def _recorded(function: Raw, injected: frozenset[str] | set[str]) -> Raw:
 def _in_step(config: Mapping[str, Any], name: str, named: dict[str, Any], call: Callable[[], R]) -> R:
     """The call as a step of the graph's thread."""
     own = config.get("configurable") or {}
-    saver = own.get("__pregel_checkpointer")
-    if not isinstance(saver, TakebackSaver):
+    saver = saver_of(own)
+    if saver is None:
         raise NoStep(
             f"{name} is an effect, and the graph that calls it has no TakebackSaver to record it",
             hint="builder.compile(checkpointer=TakebackSaver(…))",
         )
     thread_id = str(own["thread_id"])
-    _stored(saver, thread_id, own)
+    wait_until_stored(saver, thread_id, own)  # or the effect would be nobody's, after a crash
     saver._saw_effects(thread_id)
     where, task = _place(config, own)
     hashed = args_hash(name, canonical.encode(named))
@@ -244,23 +243,6 @@ class _Attempts:
 
 
 _attempts = _Attempts()
-
-
-def _stored(saver: TakebackSaver, thread_id: str, own: Mapping[str, Any]) -> None:
-    """Wait until the checkpoint that the task started from is there: after a crash the graph has to come to
-    the same task again, or the effect would be nobody's."""
-    if own.get("__pregel_durability") == "exit":
-        return  # nothing is stored before the end, and the graph says so by its choice
-    until = time.monotonic() + _PATIENCE
-    for namespace, checkpoint in (own.get("checkpoint_map") or {}).items():
-        while not saver._graphs.has(thread_id, namespace, checkpoint):
-            if time.monotonic() > until:
-                raise StoreUnavailable(
-                    f"the checkpoint {checkpoint} that the task started from is not stored yet",
-                    thread=thread_id,
-                    hint="Nothing was called; run the graph again",
-                )
-            time.sleep(0.002)
 
 
 def _plain(value: Any) -> Any:
