@@ -65,9 +65,9 @@ class GraphThreads:
         ledger: str = "none",
     ) -> Checkpoint:
         """Keep a checkpoint; when somebody else was faster it is written behind theirs."""
-        metadata, long = _split(place.metadata)
-        if long:
-            channels = msgspec.structs.replace(channels, beside=channels.beside | {METADATA: long})
+        metadata, long = _split(_own(place.metadata))
+        beside = _own(channels.beside) | ({METADATA: long} if long else {})
+        channels = msgspec.structs.replace(channels, beside=beside)
         place = msgspec.structs.replace(place, metadata=metadata)
         said = Said(reason=reason, actor=actor, step=_label(place))
         fill = filler(channels, codec, self._prints)
@@ -177,14 +177,20 @@ class GraphThreads:
         inside = graphs.inside(place.namespace)
         payload = self._ctx.get(row.state_root)
         try:
-            beside = dict(engine.beside(payload, place, self._ctx))
+            beside = _own(engine.beside(payload, place, self._ctx))
             values = read.read_at(payload, (*inside, VALUES), self._ctx)
         except CorruptObject as error:
             raise self._ctx.explained(error, row) from None
         writes = engine.writes_at(self._ctx, row.uid, [place])[place.id]
         tagged, long = beside.pop(TAGGED, []), beside.pop(METADATA, {})
         values |= beside.pop(HELD, {})
-        return Seen(thread, place, row, values, beside, tagged, place.metadata | long, writes, seq)
+        return Seen(thread, place, row, values, beside, tagged, _own(place.metadata) | long, writes, seq)
+
+
+def _own(said: dict[str, Any]) -> dict[str, Any]:
+    """What a graph says or is told, apart from what is remembered here: a run changes it in place."""
+    own: dict[str, Any] = canonical.decode(canonical.pack(said))
+    return own
 
 
 def _label(place: Place) -> str:

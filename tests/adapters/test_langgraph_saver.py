@@ -59,6 +59,26 @@ def values(saver: TakebackSaver, config: Any) -> dict[str, Any]:
 # --- writers
 
 
+def test_what_a_run_changes_is_its_own(saver: TakebackSaver) -> None:
+    """A run changes the versions of its checkpoint in place; what is stored and remembered stays."""
+    checkpoint = empty_checkpoint() | {"channel_values": {"n": 1}, "channel_versions": {"n": 1}}
+    checkpoint["versions_seen"] = {"node": {"n": 1}}
+    metadata: Any = {"source": "loop", "step": 0, "more": {"a": [1]}}
+    saver.put(on("t", checkpoint_ns=""), checkpoint, metadata, {"n": 1})
+    checkpoint["channel_versions"]["n"] = 7
+    checkpoint["versions_seen"]["node"]["n"] = 7
+    metadata["more"]["a"].append(7)
+    for _ in range(2):
+        found = saver.get_tuple(on("t"))
+        assert found is not None
+        assert found.checkpoint["channel_versions"] == {"n": 1}
+        assert found.checkpoint["versions_seen"] == {"node": {"n": 1}}
+        assert dict(found.metadata)["more"] == {"a": [1]}
+        found.checkpoint["channel_versions"]["n"] = 8
+        found.checkpoint["versions_seen"]["node"]["n"] = 8
+        dict(found.metadata)["more"]["a"].append(8)
+
+
 def test_two_threads_on_one_conversation(saver: TakebackSaver) -> None:
     """Each turn that was acknowledged is in the head's history, or its branch is listed."""
     graph = chat(saver)

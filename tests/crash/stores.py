@@ -11,6 +11,7 @@ from typing import Any
 
 from takeback.model.frozen import thawed
 from takeback.repo import Repo
+from takeback.storage.base import Places, Writes
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Child, Disk, Kill, Life, Running
 
@@ -36,7 +37,14 @@ def holds(repo: Repo) -> dict[str, Any]:
             "budget": thread.budget(),
         }
     audit = [(entry.action, entry.thread) for entry in repo.audit()]
-    return {"threads": threads, "audit": audit, "memory": remembered(repo)}
+    return {"threads": threads, "audit": audit, "memory": remembered(repo), "graphs": graphs(repo)}
+
+
+def graphs(repo: Repo) -> list[Any]:
+    """What graphs see of their threads, and what their tasks wrote."""
+    tenant, storage = repo.tenant, repo._ctx.storage
+    places = [(found.namespace, found.checkpoint.id) for found in storage.find(tenant, Places())]
+    return [places, [storage.find(tenant, Writes(info.uid)) for info in repo.threads()]]
 
 
 def remembered(repo: Repo) -> list[Any]:

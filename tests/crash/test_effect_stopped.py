@@ -181,6 +181,7 @@ def book_clock(repo: Any) -> Any:
     """Ten minutes on: after the lease of whoever stands still."""
     now = repo._ctx.clock
     later = lambda: now() + 10 * 60 * 1_000_000  # noqa: E731 (it is a clock)
+    repo._ctx.shared_clock = later
     for book in repo._ctx.books.values():
         book.clock = later
     return later

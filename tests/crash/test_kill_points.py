@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import empty_checkpoint
 from tests.crash.stores import copy, holds, incompressible, on, sound, writable
 
 import takeback
 from takeback import errors
+from takeback.adapters.langgraph import TakebackSaver
 from takeback.engine import retention
 from takeback.repo import Repo
 from takeback.storage.sqlite import SqliteStorage
 from takeback.testing.faults import Child, ChildFailed, Disk, Kill, in_child
 
+AT = "1ef00000-0000-6000-8000-000000000002"  # a checkpoint of the graph that is yet to come
+GRAPH: Any = {"configurable": {"thread_id": "graph", "checkpoint_ns": "", "checkpoint_id": AT}}
 Act = Callable[[Repo, Path], Any]
 
 
@@ -72,6 +76,19 @@ def _remember(repo: Repo, _: Path) -> None:
         repo.store.put("users", "cy", "short", expect=None)
 
 
+def _graph_writes(repo: Repo, _: Path) -> None:
+    TakebackSaver(repo).put_writes(GRAPH, [("items", incompressible(9_000, 5)), ("n", 3)], "second")
+
+
+def _fill_a_graph(repo: Repo) -> None:
+    """Two checkpoints of a graph, and what a task wrote at the newest."""
+    saver, config = TakebackSaver(repo), GRAPH
+    for number in (1, 2):
+        checkpoint = empty_checkpoint() | {"channel_values": {"n": number}, "channel_versions": {"n": number}}
+        config = saver.put(config, checkpoint, {"source": "loop", "step": number}, {"n": number})
+    saver.put_writes(GRAPH, [("n", 2)], "first")
+
+
 ACTS: dict[str, Act] = {
     "thread": lambda repo, _: repo.thread("new").commit({"a": 1}),
     "initial": lambda repo, _: repo.thread("new", initial={"a": list(range(50))}),
@@ -107,6 +124,8 @@ ACTS: dict[str, Act] = {
     "forget": lambda repo, _: repo.thread("remembers").undo(),
     "remember for longer": lambda repo, _: repo.store.get("users", "soon", refresh=True),
     "delete what remembers": lambda repo, _: repo.thread("remembers").delete(),
+    "a graph's writes": _graph_writes,
+    "a graph is pruned": lambda repo, _: TakebackSaver(repo).prune(["graph"]),
     "abort": lambda repo, _: repo.recover(settle=False).plans[0].abort("enough"),
 }
 
@@ -156,6 +175,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             repo.store.put("users", "ann", "first")
         repo.store.put("users", "soon", "over", ttl=10**8)
         fill_a_leaf(repo)
+        _fill_a_graph(repo)
         _fill_a_ledger(repo)
     return folder
 
@@ -247,8 +267,7 @@ def test_every_label_that_storage_knows_is_reached(folder: Path) -> None:
     known = {"begin", "object", "head", "commit", "committed"} | {row.__name__ for row in _WRITERS}
     reached = {label for name in ACTS for label in points_of(name, folder)}
     # A collection is many transactions, none of which shows: its sweep is in test_collecting.
-    # What a graph's tasks write has no sweep here; it comes with checkpoints that do.
-    assert reached == known - {"NewEpoch", "Forget", "PutWrites", "Hide"}
+    assert reached == known - {"NewEpoch", "Forget"}
 
 
 def test_a_kill_that_never_comes_fails_the_sweep(folder: Path) -> None:

@@ -10,9 +10,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from takeback.storage.base import Batch, HeadMoved, Lock, NewCheckpoint, ThreadGone, ThreadLocked, Tombstone
+from takeback.model.graphs import Place
+from takeback.storage.base import (
+    Batch,
+    HeadMoved,
+    Lock,
+    NewCheckpoint,
+    Places,
+    ThreadGone,
+    ThreadLocked,
+    Tombstone,
+)
 from takeback.storage.postgres import PostgresStorage
 from takeback.storage.postgres_server import Wire
+from takeback.testing.graphs import placed
 from takeback.testing.handles import A, head_of, ok
 from takeback.testing.postgres import Server, fresh_url, shared
 from takeback.testing.rows import T0, audit, blobs, following, merging, new_thread
@@ -248,6 +259,7 @@ def test_a_refusal_whose_connection_is_lost_is_a_refusal(
 
 def test_groups_and_others_do_not_wait_in_a_circle() -> None:
     """Two handles whose groups lock many threads, in the order in which they were asked for."""
+    before = len(shared().log())  # other tests of this server make a deadlock on purpose
     url = fresh_url()
     rows = [new_thread(f"t{number}") for number in range(8)]
     with_rows = PostgresStorage(url)
@@ -275,4 +287,24 @@ def test_groups_and_others_do_not_wait_in_a_circle() -> None:
     assert sum(versions) == 2 * 8 * 15 - len(refused)
     for store in stores:
         store.close()
-    assert "deadlock" not in shared().log()
+    assert "deadlock" not in shared().log()[before:]
+
+
+def test_a_graphs_checkpoints_are_found_however_many_write(store: PostgresStorage) -> None:
+    """They are more than a row each, so they go their own way, at whatever moment they come."""
+    rows = [new_thread(f"t{number}") for number in range(6)]
+    ok(store, *rows)
+
+    def work(row: Any) -> None:
+        head = row.first
+        for number in range(10):
+            head = placed(head, Place("", f"{row.name}.{number}"))
+            assert store.apply(Batch(A, [NewCheckpoint(head)])) is None
+
+    threads = [threading.Thread(target=work, args=(row,)) for row in rows]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for row in rows:
+        assert len(store.find(A, Places(row.uid))) == 10

@@ -168,8 +168,10 @@ def test_nothing_here_opens_a_database_another_way() -> None:
         if (isinstance(node, ast.Import) and any(name.name.split(".")[0] == "sqlite3" for name in node.names))
         or (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sqlite3")
     ]
-    # The benchmarks measure plain sqlite3 beside takeback, in files of its own that takeback never opens.
-    assert [path for path in offenders if not path.startswith("benchmarks/")] == []
+    # The benchmarks measure plain sqlite3 beside takeback, in files of its own that takeback never opens;
+    # LangGraph's own saver writes with it what is then brought in: a file that is no store of takeback's.
+    allowed = ("benchmarks/", "tests/adapters/test_langgraph_moving.py")
+    assert [path for path in offenders if not path.startswith(allowed)] == []
 
 
 # --- 3, 11, 12, 20: values

@@ -15,6 +15,7 @@ import takeback
 from takeback.repo import Repo
 from takeback.storage.base import Batch, NewCheckpoint, Refusal, Storage
 from takeback.storage.wrappers import Wrapper
+from takeback.testing.faults import ChildFailed
 from takeback.testing.postgres import Server, fresh_url
 
 
@@ -52,7 +53,12 @@ def test_a_server_that_answers_before_it_commits_is_found_out(tmp_path: Path) ->
     with Server(fsync=True) as server:
         soak = Soak(server.url(), tmp_path, seed=5, server=server, opens=relaxed)
         for _ in range(12):
-            soak.round(1.5)
+            try:
+                soak.round(1.5)
+            except ChildFailed as found:  # a writer that was still there missed what it had written itself
+                if "CorruptObject" not in str(found):
+                    raise
+                return
             if soak.tally.lost:
                 return
     raise AssertionError(f"nothing was found: {soak.tally}")

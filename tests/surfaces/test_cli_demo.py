@@ -7,6 +7,7 @@ import re
 import shlex
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.surfaces.cli import Cli, head_of, state_of
@@ -144,7 +145,7 @@ def test_as_json(cli: Cli) -> None:
 
 def test_it_pauses_for_people_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(demo.time, "sleep", slept.append)
+    monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=slept.append))  # the demo's alone
     cli.ok("demo")
     cli.ok("demo", "--fast", wide=80)
     assert slept == []

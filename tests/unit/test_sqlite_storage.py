@@ -6,6 +6,7 @@ import os
 import random
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -431,6 +432,8 @@ def test_frames_are_moved_into_the_file(
         payload = random.Random(rounds).randbytes(12_000)
         ok(store, NewCheckpoint(head), objects=blobs(payload))
         written += len(payload)
+        if rounds % 20 == 0:
+            time.sleep(0.005)  # on a busy machine the other thread gets its turn
     assert written >= 2 * wal.stat().st_size
     assert threading.current_thread().name != "takeback-wal"
     assert "takeback-wal" in [thread.name for thread in threading.enumerate()]

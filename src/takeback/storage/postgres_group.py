@@ -15,6 +15,7 @@ import psycopg
 from psycopg.types.numeric import Int8
 
 from takeback.errors import TakebackError
+from takeback.model.graphs import is_marked
 from takeback.storage.base import Batch, NewCheckpoint, Refusal
 from takeback.storage.group import Group, Member
 from takeback.storage.postgres_rows import Packed, object_values
@@ -49,7 +50,9 @@ class Grouped:
         self._group = Group(self._write)
 
     def write(self, batch: Batch, packed: Packed) -> Refusal | None:
-        if len(batch.rows) != 1 or not isinstance(batch.rows[0], NewCheckpoint):
+        row = batch.rows[0] if len(batch.rows) == 1 else None
+        # A graph's checkpoint is more than one row: it also stands for some of the graph's own.
+        if not isinstance(row, NewCheckpoint) or is_marked(row.checkpoint):
             return self._writer.write(batch, packed)
         member = Member(batch, packed)
         refusal = self._group.apply(member)
