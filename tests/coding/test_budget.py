@@ -34,7 +34,10 @@ def test_the_watcher_keeps_to_it_when_it_leaves(
     set_once = cli.ok("gc", "--budget", "12kB", "--keep", "1", "--grace", "0", "--always", "--yes")
     assert "keeps to 12kB from now on" in set_once.out
     assert budget.read(folder) == Budget(12_000, 1, 0)
-    before = cli.ok("du", "--json").json["threads"][0]["pruned"]
+    weighed = cli.ok("du", "--json").json
+    before = weighed["threads"][0]["pruned"]
+    assert weighed["budget"] == 12_000
+    assert "keeps files to 12.0 kB, and whole those of the newest 1 version" in cli.ok("du").out
     client.stop(folder)
     monkeypatch.setenv("TAKEBACK_WATCHER_IDLE", "1")
     edits(agent, 3)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from takeback import Pruning
     from takeback.cli.output import Part
     from takeback.cli.session import Session
+    from takeback.coding.budget import Budget
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 
@@ -73,13 +74,14 @@ def add(to: Commands) -> None:
 
 
 def show_weights(session: Session) -> int:
-    from takeback.cli.words import runs, size
+    from takeback.cli.words import count, runs, size
 
     out, repo = session.out, session.repo()
     weights, details = repo.du(), repo.info().details
-    taken = details.get("bytes")
+    taken, limit = details.get("bytes"), _budget(session)
     if out.json:
-        out.document({"store_bytes": taken, "threads": [weight.as_dict() for weight in weights]})
+        said = {"store_bytes": taken, "threads": [weight.as_dict() for weight in weights]}
+        out.document(said | {"budget": None if limit is None else limit.size})
         return 0
     rows: list[list[Part]] = [
         [(w.thread, "bold"), f"{w.versions:,}", size(w.state), size(w.files), runs(w.pruned)] for w in weights
@@ -90,7 +92,20 @@ def show_weights(session: Session) -> int:
         out.line("no threads")
     if taken is not None:
         out.line(f"the store takes {size(taken)}")
+    if limit is not None:
+        whole = count(limit.keep, "version")
+        out.line(f"its watcher keeps files to {size(limit.size)}, and whole those of the newest {whole}")
     return 0
+
+
+def _budget(session: Session) -> Budget | None:
+    """What the watcher of this directory keeps to."""
+    around = session.place().workspace
+    if around is None:
+        return None
+    from takeback.coding import budget
+
+    return budget.read(around[1])
 
 
 def collect(session: Session) -> int:
