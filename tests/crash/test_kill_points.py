@@ -124,6 +124,7 @@ ACTS: dict[str, Act] = {
     "forget": lambda repo, _: repo.thread("remembers").undo(),
     "remember for longer": lambda repo, _: repo.store.get("users", "soon", refresh=True),
     "delete what remembers": lambda repo, _: repo.thread("remembers").delete(),
+    "fork with files": lambda repo, _: repo.thread("filed").fork(1, "filed too"),
     "a graph's writes": _graph_writes,
     "a graph is pruned": lambda repo, _: TakebackSaver(repo).prune(["graph"]),
     "abort": lambda repo, _: repo.recover(settle=False).plans[0].abort("enough"),
@@ -174,6 +175,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             step.state["n"] = 1
             repo.store.put("users", "ann", "first")
         repo.store.put("users", "soon", "over", ttl=10**8)
+        project = folder / "project"
+        project.mkdir()
+        (project / "a.txt").write_text("text")
+        filed = repo.thread("filed", initial={})
+        filed.workspace(project)
+        filed.capture()
+        filed.commit({"n": 1})
         fill_a_leaf(repo)
         _fill_a_graph(repo)
         _fill_a_ledger(repo)

@@ -225,6 +225,7 @@ def acting(tb: Any) -> Asked:
     plan = yield trip.plan_undo()
     said += [
         plan.calm,
+        (yield plan.git),
         plan.waits,
         plan.obstacles,
         [effect.number for effect in plan.effects.undone],

@@ -37,7 +37,8 @@ def test_an_imported_thread_may_get_another_name(cli: Cli, trip: Path, tmp_path:
 
 
 def test_export_as_json(cli: Cli, trip: Path) -> None:
-    assert cli.ok("export", "t", "--json").json == {"thread": "travel/42", "file": "t", "checkpoints": 8}
+    told = cli.ok("export", "t", "--json").json
+    assert told == {"thread": "travel/42", "file": "t", "checkpoints": 8, "pruned": []}
 
 
 def test_export_writes_over_nothing_unasked(cli: Cli, trip: Path, tmp_path: Path) -> None:
