@@ -9,13 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.coding.conftest import folder_of, tree
 from tests.surfaces.cli import Cli
 
 from takeback import places
-from takeback.coding import client
+from takeback.coding import client, running
 
 RUN = [sys.executable, "-m", "takeback", "run"]
 
@@ -119,6 +120,18 @@ def test_a_signal_to_us_is_passed_on(repository: Path) -> None:
     assert child.wait(60) == 9
     child.stdout.close()
     assert (repository / "told").exists()
+
+
+def test_a_signal_that_comes_early_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the command is there: it gets the signal when it is, and we live on."""
+    real = running._start
+
+    def slow(*given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return real(*given)
+
+    monkeypatch.setattr(running, "_start", slow)
+    assert running.run(["sleep", "30"], {}) == 128 + signal.SIGTERM
 
 
 def test_quiet_moments_make_versions(cli: Cli, repository: Path) -> None:

@@ -21,18 +21,25 @@ def run(command: Sequence[str], environment: dict[str, str]) -> int:
     both; we ignore what the terminal sends to all, and pass on what is sent to us alone.
     """
     handlers = {number: signal.getsignal(number) for number in (*_OF_THE_TERMINAL, *_PASSED_ON)}
+    children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []  # what came before there was a command to pass it on to
+
+    def pass_on(number: int, _: FrameType | None) -> None:
+        if not children:
+            early.append(number)
+        for child in children:
+            child.send_signal(number)
+
     try:
         for number in _OF_THE_TERMINAL:
             # Not SIG_IGN, which the command would inherit.
             signal.signal(number, _nothing)
-        child = _start(command, environment)
-
-        def pass_on(number: int, _: FrameType | None) -> None:
-            child.send_signal(number)
-
         for number in _PASSED_ON:
             signal.signal(number, pass_on)
-        code = _wait(child)
+        children.append(_start(command, environment))
+        for each in early:
+            children[0].send_signal(each)
+        code = _wait(children[0])
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
